@@ -1,0 +1,13 @@
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(CLI11 REQUIRED)
+if(PLIANT_TORCH)
+  find_package(Torch REQUIRED)
+  # LibTorch's flags are meant for its own users only: keep them off the other modules.
+  string(REGEX REPLACE "-D_GLIBCXX_USE_CXX11_ABI=[01]" "" PLIANT_TORCH_FLAGS "${TORCH_CXX_FLAGS}")
+endif()
+if(PLIANT_TESTS)
+  find_package(GTest REQUIRED)
+endif()

@@ -1,0 +1,124 @@
+#include "base/system.h"
+
+#include <sched.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <sstream>
+
+#include "base/result.h"
+
+namespace pliant {
+namespace {
+
+std::string first_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
+
+/// Cores that a quota of `quota` microseconds per `period` microseconds is worth.
+std::optional<double> share(const std::string& quota, const std::string& period) {
+  char* end = nullptr;
+  double q = std::strtod(quota.c_str(), &end);
+  if (end == quota.c_str() || q <= 0) return std::nullopt;  // "max" and -1 mean no limit
+  double p = std::strtod(period.c_str(), nullptr);
+  if (p <= 0) return std::nullopt;
+  return q / p;
+}
+
+/// The tightest CPU quota on the path from this process's cgroup to the root.
+std::optional<double> cgroup_cores() {
+  std::optional<double> tightest;
+  auto consider = [&](std::optional<double> cores) {
+    if (cores && (!tightest || *cores < *tightest)) tightest = cores;
+  };
+  std::ifstream groups("/proc/self/cgroup");
+  for (std::string line; std::getline(groups, line);) {
+    auto first = line.find(':');
+    auto second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    auto controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    bool v2 = controllers == ",,";
+    if (!v2 && controllers.find(",cpu,") == std::string::npos) continue;
+    std::string path = line.substr(second + 1);
+    for (;;) {
+      if (v2) {
+        std::istringstream both(first_line("/sys/fs/cgroup" + path + "/cpu.max"));
+        std::string quota;
+        std::string period;
+        both >> quota >> period;
+        consider(share(quota, period));
+      } else {
+        auto folder = "/sys/fs/cgroup/cpu" + path;
+        consider(share(first_line(folder + "/cpu.cfs_quota_us"), first_line(folder + "/cpu.cfs_period_us")));
+      }
+      if (path.empty() || path == "/") break;
+      path.erase(path.rfind('/'));
+    }
+  }
+  return tightest;
+}
+
+}  // namespace
+
+int usable_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  int cores = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+  if (auto quota = cgroup_cores()) cores = std::min(cores, static_cast<int>(*quota + 0.999));
+  return std::max(cores, 1);
+}
+
+CpuLevel cpu_level() {
+  static const CpuLevel level = [] {
+    auto best = CpuLevel::baseline;
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) best = CpuLevel::avx2;
+    if (best == CpuLevel::avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq"))
+      best = CpuLevel::avx512;
+#endif
+    auto wanted = env("PLIANT_CPU").value_or("");
+    for (auto lower : {CpuLevel::baseline, CpuLevel::avx2})
+      if (wanted == name_of(lower)) best = std::min(best, lower);
+    return best;
+  }();
+  return level;
+}
+
+std::string_view name_of(CpuLevel level) {
+  constexpr std::string_view kNames[] = {"baseline", "avx2", "avx512"};
+  return kNames[static_cast<int>(level)];
+}
+
+std::optional<std::string> env(const char* name) {
+  const char* value = std::getenv(name);
+  if (!value || !*value) return std::nullopt;
+  return value;
+}
+
+std::optional<std::uint64_t> start_time_of(int pid) {
+  auto line = first_line("/proc/" + std::to_string(pid) + "/stat");
+  // The second field is the program's name in parentheses and may hold anything: count from behind it.
+  auto end = line.rfind(')');
+  if (end == std::string::npos) return std::nullopt;
+  std::istringstream fields(line.substr(end + 1));
+  std::string field;
+  for (int i = 0; i < 20; ++i) fields >> field;
+  if (field.empty()) return std::nullopt;
+  return std::strtoull(field.c_str(), nullptr, 10);
+}
+
+std::uint64_t random_u64() {
+  std::uint64_t value = 0;
+  PLIANT_ASSERT(getrandom(&value, sizeof(value), 0) == sizeof(value));
+  return value;
+}
+
+}  // namespace pliant

@@ -1,0 +1,27 @@
+// What this machine lets this process use.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace pliant {
+
+/// Cores this process may really use: affinity mask and cgroup (v1 and v2) quotas, at least 1.
+int usable_cores();
+
+/// CPU levels whose kernels may round differently. Members of a job must agree (invariant 7).
+enum class CpuLevel : std::uint8_t { baseline, avx2, avx512 };
+/// The best level of this CPU, or lower if PLIANT_CPU says so.
+CpuLevel cpu_level();
+std::string_view name_of(CpuLevel level);
+
+/// An environment variable, if set and not empty.
+std::optional<std::string> env(const char* name);
+/// The process's start time in clock ticks since boot: with its pid, a name that is never reused.
+std::optional<std::uint64_t> start_time_of(int pid);
+/// 64 bits from the kernel's random source.
+std::uint64_t random_u64();
+
+}  // namespace pliant
