@@ -27,7 +27,8 @@ std::string format_bytes(std::uint64_t bytes) {
   auto value = static_cast<double>(bytes);
   int unit = 0;
   for (; value >= 1024 && unit < 4; ++unit) value /= 1024;
-  return fmt::format(value == static_cast<std::uint64_t>(value) ? "{:.0f} {}" : "{:.1f} {}", value, kUnits[unit]);
+  bool whole = value == static_cast<double>(static_cast<std::uint64_t>(value));
+  return fmt::format("{:.{}f} {}", value, whole ? 0 : 1, kUnits[unit]);
 }
 
 }  // namespace pliant
