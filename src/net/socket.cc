@@ -69,8 +69,11 @@ Result<Fd> connect_to(const std::string& address) {
   auto socket = open_socket();
   if (!socket.ok()) return socket.error();
   const auto* raw = reinterpret_cast<const sockaddr*>(&where.value().storage);
-  if (::connect(socket.value().get(), raw, where.value().length) != 0)
-    return errno_error("cannot connect to " + address);
+  if (::connect(socket.value().get(), raw, where.value().length) != 0) {
+    auto error = errno_error("cannot connect to " + address);
+    if (errno == ECONNREFUSED) error.code = Code::peer_lost;
+    return error;
+  }
   auto who = credentials(socket.value().get());
   if (!who.ok()) return who.error();
   return socket;
@@ -93,7 +96,7 @@ Result<pid_t> peer_pid(const Fd& socket) {
   return who.value().pid;
 }
 
-Status send(const Fd& socket, const wire::Message& message, std::span<const int> fds) {
+Result<bool> try_send(const Fd& socket, const wire::Message& message, std::span<const int> fds) {
   PLIANT_ASSERT(fds.size() <= kMaxFds);
   auto packet = wire::encode(message);
   iovec part{packet.data(), packet.size()};
@@ -113,10 +116,18 @@ Status send(const Fd& socket, const wire::Message& message, std::span<const int>
   ssize_t sent = 0;
   do sent = sendmsg(socket.get(), &header, MSG_NOSIGNAL | MSG_DONTWAIT);
   while (sent < 0 && errno == EINTR);
-  if (sent >= 0) return {};
+  if (sent >= 0) return true;
+  if (errno == EAGAIN || errno == ENOBUFS || errno == ETOOMANYREFS) return false;
   if (errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN)
     return Error{Code::peer_lost, "the other end closed the connection"};
   return errno_error("send");
+}
+
+Status send(const Fd& socket, const wire::Message& message, std::span<const int> fds) {
+  auto sent = try_send(socket, message, fds);
+  if (!sent.ok()) return sent.error();
+  if (!sent.value()) return Error{Code::io, "send: the buffer is full"};
+  return {};
 }
 
 Result<std::optional<Received>> receive(const Fd& socket) {

@@ -24,6 +24,7 @@ inline constexpr int kMaxFds = 4;
 /// "/path/to.sock" or "@name" for Linux's abstract namespace, which leaves no file behind.
 /// Only processes of the same user are let in (checked against the kernel's word, SO_PEERCRED).
 Result<Fd> listen_at(const std::string& address);
+/// Code::peer_lost or not_found if nobody listens there; Code::io if it may work later (a full queue).
 Result<Fd> connect_to(const std::string& address);
 
 struct Peer {
@@ -40,7 +41,9 @@ struct Received {
   std::vector<Fd> fds;
 };
 
-/// Sends a packet now or fails; a full buffer is Code::io, a closed peer Code::peer_lost.
+/// Sends a packet now: true if it is on its way, false if the buffer is full; a closed peer is Code::peer_lost.
+Result<bool> try_send(const Fd& socket, const wire::Message& message, std::span<const int> fds = {});
+/// The same, with a full buffer as an error of Code::io.
 Status send(const Fd& socket, const wire::Message& message, std::span<const int> fds = {});
 /// The next packet; nothing if there is none yet; Code::peer_lost at the end; Code::protocol for strangers' bytes.
 Result<std::optional<Received>> receive(const Fd& socket);

@@ -1,0 +1,165 @@
+// The executor: operations in flight, and the one function that moves them forward.
+//
+// An operation's life, per chunk (a registered reduction has one chunk, and its first and last line are empty):
+//
+//   needs                                             does                          publishes
+//   all have reduced what was in this slot before     copy into the slot            submitted
+//   all have submitted; all have copied out the slot  reduce the slices of this rank  reduced
+//   all have reduced                                  copy out of the slot          copied
+//
+// Threads: submit() takes a short lock only, so that a backward pass never waits for a reduction in progress.
+// progress() runs under another lock, taken by whoever waits or by the engine's own thread.
+#pragma once
+
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "collective/control.h"
+#include "collective/directory.h"
+#include "collective/group.h"
+#include "collective/plan.h"
+#include "collective/region.h"
+#include "collective/waiter.h"
+
+namespace pliant::collective {
+
+/// A channel as its own rank sees it. Never moves and never dies before the engine.
+struct LocalChannel {
+  std::string name;
+  std::uint32_t index = 0;  // in the own control segment
+  Channel* own = nullptr;
+  std::shared_ptr<Region> region;
+  Ring ring;                            // plain memory only
+  std::vector<Piece> pieces;            // what this rank finalises; registered memory only
+  std::uint64_t uses = 0;               // of this shape; guarded by Engine::submit_mutex_
+  std::vector<const Channel*> peers;    // by rank, nullptr until agreed; guarded by Engine::work_mutex_
+};
+
+class Work final : public Operation {
+ public:
+  enum class State : int { pending, done, failed };
+
+  bool done() const override { return state() == State::done; }
+  const void* result() const override { return result_; }
+  double squares() const override { return squares_; }
+  State state() const { return state_.load(std::memory_order_acquire); }
+  /// REQUIRES: state() is failed.
+  const Error& error() const { return error_; }
+
+ private:
+  friend class Engine;
+  friend class Diagnosis;
+  LocalChannel* channel_ = nullptr;
+  std::uint64_t use_ = 0;    // of the name
+  std::uint64_t base_ = 0;   // chunks of this channel before this use
+  const std::byte* in_ = nullptr;
+  std::byte* out_ = nullptr;
+  bool measure_ = false;
+  // How far this rank is, in chunks of this use; guarded by Engine::work_mutex_.
+  std::uint64_t copied_in_ = 0, reduced_ = 0, copied_out_ = 0;
+  int seen_ = 0;  // ranks below this one are known to have what the next action needs
+
+  void* result_ = nullptr;
+  double squares_ = 0;
+  Error error_;
+  std::atomic<State> state_{State::pending};
+};
+
+class Engine {
+ public:
+  /// `control` is this rank's own segment, kept by the caller. Peers are added before start().
+  Engine(Team team, Control* control, GroupOptions options);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  void add_peer(int rank, const Control* control);
+  void start();
+
+  /// `plain_region` makes the ring for a plain channel on its first use.
+  using RegionMaker = std::function<Result<std::shared_ptr<Region>>(const std::string& name, std::size_t bytes)>;
+  Result<std::shared_ptr<Work>> submit(const Request& request, const RegionMaker& plain_region);
+  Status wait(const Work& work);
+  Result<std::vector<std::string>> exchange(std::string_view row);
+
+  /// Returns true for the first call, whose reason stands.
+  bool fence(Error why);
+  /// A peer left in good order: what it published stays, and only what needs more of it fails.
+  void depart(int rank);
+  /// Something outside the operations changed (a region became ready): look again.
+  void nudge();
+
+ private:
+  friend class Diagnosis;
+  enum class Moved { no, yes };
+
+  Result<LocalChannel*> channel_for(const Request& request, const RegionMaker& plain_region);
+  bool progress();                 // guarded by work_mutex_
+  bool try_progress();
+  Moved advance(Work& work);       // guarded by work_mutex_
+  bool all_have(Work& work, std::atomic<std::uint64_t> Channel::* counter, std::uint64_t target);
+  bool least_is(const Work& work, std::atomic<std::uint64_t> Channel::* counter, std::uint64_t target);
+  const Channel* peer_of(Work& work, int rank);
+  Moved advance_registered(Work& work);
+  Moved advance_plain(Work& work);
+  void reduce_pieces(Work& work, const std::vector<Piece>& pieces, std::size_t in_shift, std::byte* result,
+                     std::size_t total);
+  void publish(std::atomic<std::uint64_t>& counter, std::uint64_t value);
+  void finish(Work& work);
+  void fail(Work& work, Error why);
+  void ring();
+  void wake_background();
+  void run_background();
+  template <class Done>
+  Status wait_until(const Done& done, std::uint32_t blocked_on);
+  template <class Done>
+  void sleep(const Done& done);
+  Error fence_reason() const;
+  /// Publishes why this rank gives up, for the others.
+  void complain(const Error& why);
+  /// What another rank published, if any.
+  std::optional<Error> complaint_of_others() const;
+  /// The departed rank that this operation or row can never get what it needs from, or -1.
+  int departed_before(Work& work);
+  int departed_before_row(std::uint64_t rows) const;
+
+  const Team team_;
+  Control* const control_;
+  const GroupOptions options_;
+  Crowding crowding_;
+  SteadyClock clock_;
+  std::vector<const Control*> controls_;  // by rank, own included; fixed after start()
+
+  std::mutex submit_mutex_;
+  std::unordered_map<std::string, std::deque<std::unique_ptr<LocalChannel>>> channels_;  // guarded by submit_mutex_
+  std::vector<std::shared_ptr<Work>> inbox_;                                             // guarded by submit_mutex_
+
+  std::mutex work_mutex_;
+  std::vector<std::shared_ptr<Work>> active_;      // guarded by work_mutex_
+  std::vector<PeerDirectory> directories_;         // guarded by work_mutex_
+
+  std::mutex exchange_mutex_;
+  std::uint64_t rows_ = 0;  // guarded by exchange_mutex_
+
+  mutable std::mutex fence_mutex_;
+  Error fence_error_;  // guarded by fence_mutex_
+  std::atomic<bool> fenced_{false};
+  std::vector<std::atomic<bool>> departed_;  // by rank
+  std::atomic<bool> any_departed_{false};
+  std::atomic<int> in_flight_{0};
+  std::atomic<int> helpers_{0};             // threads in wait_until()
+  std::atomic<std::uint32_t> work_bell_{0};  // what the background thread sleeps on
+  std::atomic<bool> background_sleeps_{false};
+  std::atomic<bool> stopping_{false};
+  std::thread background_;
+};
+
+}  // namespace pliant::collective

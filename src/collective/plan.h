@@ -1,0 +1,48 @@
+// Plans: pure functions from sizes to who does what. A topology is data that a test can read.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "net/shared_memory.h"
+
+namespace pliant::collective {
+
+using net::kPage;
+using net::round_up;
+
+/// How the pages of a result belong to ranks: stripe i (of `stripe` bytes) belongs to rank i mod `ranks`.
+/// Stripes are whole pages, because each rank's stripes live in its own memfd.
+struct Stripes {
+  std::size_t bytes = 0;   ///< of the whole result, a multiple of a page
+  std::size_t stripe = 0;
+  int ranks = 1;
+
+  std::size_t count() const { return (bytes + stripe - 1) / stripe; }
+  int owner(std::size_t index) const { return static_cast<int>(index % static_cast<std::size_t>(ranks)); }
+  /// Bytes that `rank` owns: its stripes, packed one behind the other in its memfd.
+  std::size_t owned(int rank) const;
+};
+
+/// Even shares for small results, interleaved stripes of at most 256 KiB for large ones: a part of a large region
+/// then still has work for everybody, and the number of mappings stays bounded (8,192 per result).
+Stripes stripes_for(std::size_t bytes, int ranks);
+
+struct Piece {
+  std::size_t begin = 0;  ///< bytes from the start of the region
+  std::size_t end = 0;
+  bool operator==(const Piece&) const = default;
+};
+/// What `rank` finalises of [begin, end): the parts of its stripes in there, in order.
+std::vector<Piece> pieces_of(const Stripes& stripes, int rank, std::size_t begin, std::size_t end);
+
+/// How plain memory passes through a ring of slots in shared memory.
+struct Ring {
+  std::size_t chunk = 0;   ///< bytes per slot, a multiple of a page
+  int slots = 0;
+  std::size_t chunks = 0;  ///< of the whole message
+};
+Ring ring_for(std::size_t bytes, int ranks);
+
+}  // namespace pliant::collective

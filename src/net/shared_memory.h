@@ -1,0 +1,61 @@
+// Shared memory with one writer per segment. Segments are memfds that travel over sockets: when the last process
+// that holds one is gone, so is the memory, whatever killed it.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "base/fd.h"
+#include "base/result.h"
+
+namespace pliant::net {
+
+inline constexpr std::size_t kPage = 4096;
+constexpr std::size_t round_up(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
+
+/// A piece of address space. Destroying it unmaps.
+class Mapping {
+ public:
+  Mapping() = default;
+  Mapping(void* at, std::size_t bytes) : at_(static_cast<std::byte*>(at)), bytes_(bytes) {}
+  Mapping(Mapping&& other) noexcept;
+  Mapping& operator=(Mapping&& other) noexcept;
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  ~Mapping();
+
+  std::byte* data() const { return at_; }
+  std::size_t size() const { return bytes_; }
+
+ private:
+  std::byte* at_ = nullptr;
+  std::size_t bytes_ = 0;
+};
+
+/// The writer's end. The kernel refuses any further writable mapping, resizing or write() of it, so a reader cannot
+/// change a byte even on purpose.
+struct OwnSegment {
+  Fd fd;
+  Mapping memory;
+};
+
+enum class Backing {
+  reserved,  ///< pages are there before the call returns; too little memory is an error now, not a signal later
+  sparse,    ///< pages come when touched
+};
+Result<OwnSegment> create_segment(const std::string& name, std::size_t bytes, Backing backing);
+/// The same in two steps, for a writer that maps it piece by piece before it seals.
+Result<Fd> create_memory(const std::string& name, std::size_t bytes, Backing backing);
+Status seal_memory(const Fd& fd);
+
+/// A reader's end: maps `fd` read-only after checking that it is a sealed memfd of exactly `bytes`.
+Result<Mapping> map_segment(const Fd& fd, std::size_t bytes);
+/// The same checks without mapping.
+Status check_segment(const Fd& fd, std::size_t bytes);
+
+/// Address space with nothing in it yet, to be filled piece by piece with `map_into`.
+Result<Mapping> reserve_addresses(std::size_t bytes);
+/// Maps [offset, offset + bytes) of a segment at `at`, over reserved addresses. All page-aligned.
+Status map_into(std::byte* at, const Fd& fd, std::size_t offset, std::size_t bytes, bool writable);
+
+}  // namespace pliant::net

@@ -1,0 +1,339 @@
+#include "collective/group.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "collective/kernels.h"
+#include "collective/team.h"
+
+namespace pliant::collective {
+namespace {
+
+/// Small whole numbers, so that every order of summation and every type gives the same exact result.
+template <class T>
+T value_of(double x) {
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    float f = static_cast<float>(x);
+    std::uint32_t bits;
+    std::memcpy(&bits, &f, 4);
+    return {static_cast<std::uint16_t>(bits >> 16)};
+  } else if constexpr (std::is_same_v<T, Half>) {
+    if (x == 0) return {0};
+    int exponent = 0;
+    double mantissa = std::frexp(std::fabs(x), &exponent);  // in [0.5, 1)
+    auto fraction = static_cast<std::uint16_t>((mantissa * 2 - 1) * 1024);
+    return {static_cast<std::uint16_t>((x < 0 ? 0x8000 : 0) | ((exponent + 14) << 10) | fraction)};
+  } else {
+    return static_cast<T>(x);
+  }
+}
+
+double input_at(int rank, std::size_t i) { return static_cast<double>((i * 7 + static_cast<std::size_t>(rank) * 3) % 5); }
+
+double expected_at(Op op, int ranks, std::size_t i) {
+  double value = input_at(0, i), weighted = 0, weights = 0;
+  for (int rank = 0; rank < ranks; ++rank) {
+    double x = input_at(rank, i);
+    weighted += x * (rank + 1);
+    weights += rank + 1;
+    if (rank == 0) continue;
+    if (op == Op::min) value = std::min(value, x);
+    else if (op == Op::max) value = std::max(value, x);
+    else if (op == Op::product) value *= x;
+    else value += x;
+  }
+  if (op == Op::mean) return value / ranks;
+  if (op == Op::weighted_mean) return weighted / weights;
+  return value;
+}
+
+template <class T>
+bool close(T got, double want) {
+  double x = 0;
+  if constexpr (std::is_same_v<T, BFloat16>) {
+    std::uint32_t bits = static_cast<std::uint32_t>(got.bits) << 16;
+    float f;
+    std::memcpy(&f, &bits, 4);
+    x = f;
+    return std::fabs(x - want) <= std::fabs(want) / 100 + 1e-6;
+  } else if constexpr (std::is_same_v<T, Half>) {
+    int exponent = (got.bits >> 10) & 31;
+    x = exponent ? std::ldexp(1 + (got.bits & 1023) / 1024.0, exponent - 15) : std::ldexp(got.bits & 1023, -24);
+    if (got.bits & 0x8000) x = -x;
+    return std::fabs(x - want) <= std::fabs(want) / 500 + 1e-6;
+  } else if constexpr (std::is_integral_v<T>) {
+    if (std::fabs(want) >= std::ldexp(1, sizeof(T) * 8 - 1)) return true;  // products overflow: they wrap
+    return std::fabs(static_cast<double>(got) - want) < 1;
+  } else {
+    return std::fabs(static_cast<double>(got) - want) <= std::fabs(want) * 1e-5 + 1e-6;
+  }
+}
+
+template <class T>
+void check_everything(Group& group, bool registered) {
+  int ranks = group.size();
+  for (auto op : {Op::sum, Op::mean, Op::weighted_mean, Op::min, Op::max, Op::product})
+    for (std::size_t count : {1UL, 37UL, 5000UL, 200'001UL}) {
+      if (count > 5000 && kDtypeOf<T> != Dtype::f32) continue;  // several stripes and chunks: once is enough
+      auto name = std::string(name_of(kDtypeOf<T>)) + "/" + std::string(name_of(op)) + "/" + std::to_string(count);
+      Request request{.name = name, .dtype = kDtypeOf<T>, .op = op, .count = count};
+      request.weight = op == Op::weighted_mean ? group.rank() + 1 : 1;
+      std::vector<T> plain(count);
+      std::shared_ptr<Region> region;
+      if (registered) {
+        region = group.create_region(name, count * sizeof(T)).or_throw();
+        request.region = region;
+      } else {
+        request.in = request.out = plain.data();
+      }
+      for (int round = 0; round < 3; ++round) {
+        auto* in = registered ? reinterpret_cast<T*>(region->input()) : plain.data();
+        for (std::size_t i = 0; i < count; ++i) in[i] = value_of<T>(input_at(group.rank(), i + round));
+        auto operation = group.submit(request).or_throw();
+        group.wait(operation).or_throw();
+        const auto* out = registered ? static_cast<const T*>(operation->result()) : plain.data();
+        for (std::size_t i = 0; i < count; ++i)
+          ASSERT_TRUE(close(out[i], expected_at(op, ranks, i + round))) << name << " at " << i << " of " << ranks;
+        if (!registered || ranks == 1) continue;
+        for (std::size_t i = 0; i < count; i += 997)  // out of place: the input is untouched
+          ASSERT_TRUE(close(in[i], input_at(group.rank(), i + round)));
+      }
+    }
+}
+
+class AllReduce : public testing::TestWithParam<std::tuple<int, bool>> {};
+
+TEST_P(AllReduce, EqualsTheSerialResultForEveryTypeAndOperation) {
+  auto [ranks, registered] = GetParam();
+  run_threads(ranks, [registered = registered](Group& group) {
+    check_everything<float>(group, registered);
+    check_everything<double>(group, registered);
+    check_everything<Half>(group, registered);
+    check_everything<BFloat16>(group, registered);
+    check_everything<std::int8_t>(group, registered);
+    check_everything<std::uint8_t>(group, registered);
+    check_everything<std::int32_t>(group, registered);
+    check_everything<std::int64_t>(group, registered);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, AllReduce, testing::Combine(testing::Range(1, 10), testing::Bool()),
+                         [](const auto& test) {
+                           return std::to_string(std::get<0>(test.param)) +
+                                  (std::get<1>(test.param) ? "Registered" : "Plain");
+                         });
+
+TEST(Group, ManyInFlightInAnyOrder) {
+  constexpr int kOperations = 40;
+  run_threads(3, [](Group& group) {
+    auto region = group.create_region("arena", kOperations * 4096).or_throw();
+    std::mt19937 shuffle(static_cast<unsigned>(group.rank()));
+    for (int round = 0; round < 20; ++round) {
+      std::vector<int> order(kOperations);
+      for (int i = 0; i < kOperations; ++i) order[i] = i;
+      std::shuffle(order.begin(), order.end(), shuffle);
+      std::vector<OperationHandle> handles(kOperations);
+      for (int which : order) {
+        auto* in = reinterpret_cast<float*>(region->input() + which * 4096);
+        for (int i = 0; i < 1000; ++i) in[i] = static_cast<float>(which + round + group.rank() + i);
+        auto name = "op" + std::to_string(which);
+        Request request{.name = name, .count = 1000, .region = region, .offset = which * 4096UL};
+        handles[which] = group.submit(request).or_throw();
+      }
+      std::shuffle(order.begin(), order.end(), shuffle);
+      for (int which : order) {
+        group.wait(handles[which]).or_throw();
+        const auto* out = static_cast<const float*>(handles[which]->result());
+        for (int i = 0; i < 1000; ++i) ASSERT_EQ(out[i], 3 * (which + round + i) + 3);
+      }
+    }
+  });
+}
+
+TEST(Group, TheResultBeforeLastIsStillThere) {
+  run_threads(2, [](Group& group) {
+    auto region = group.create_region("r", 4096).or_throw();
+    auto* in = reinterpret_cast<float*>(region->input());
+    OperationHandle before;
+    for (int use = 1; use < 50; ++use) {
+      in[0] = static_cast<float>(use);
+      auto now = group.submit({.name = "x", .count = 1, .region = region}).or_throw();
+      group.wait(now).or_throw();
+      EXPECT_EQ(*static_cast<const float*>(now->result()), 2 * use);
+      if (before) {
+        EXPECT_EQ(*static_cast<const float*>(before->result()), 2 * (use - 1));
+      }
+      before = now;
+    }
+  });
+}
+
+TEST(Group, WeightZeroDoesNotContributeNotEvenNonsense) {
+  run_threads(3, [](Group& group) {
+    std::vector<float> values(100, group.rank() == 1 ? std::nanf("") : 4.0F + static_cast<float>(group.rank()));
+    Request request{.name = "x", .op = Op::weighted_mean, .count = 100, .in = values.data(), .out = values.data()};
+    request.weight = group.rank() == 1 ? 0 : 1;
+    group.wait(group.submit(request).or_throw()).or_throw();
+    for (float value : values) ASSERT_EQ(value, 5);
+  });
+}
+
+TEST(Group, SquaresAreTheSameBitsEverywhere) {
+  std::atomic<std::uint64_t> first{0};
+  run_threads(3, [&](Group& group) {
+    constexpr std::size_t kCount = 300'000;
+    auto region = group.create_region("g", kCount * 4).or_throw();
+    auto* in = reinterpret_cast<float*>(region->input());
+    double want = 0;
+    for (std::size_t i = 0; i < kCount; ++i) {
+      in[i] = std::sin(static_cast<float>(i)) * static_cast<float>(group.rank() + 1);
+      double mean = 2 * std::sin(static_cast<float>(i));
+      want += mean * mean;
+    }
+    Request request{.name = "g", .op = Op::mean, .count = kCount, .region = region, .squares = true};
+    auto operation = group.submit(request).or_throw();
+    group.wait(operation).or_throw();
+    EXPECT_NEAR(operation->squares(), want, want * 1e-5);
+    std::uint64_t bits = 0;
+    double squares = operation->squares();
+    std::memcpy(&bits, &squares, 8);
+    std::uint64_t none = 0;
+    if (!first.compare_exchange_strong(none, bits)) {
+      EXPECT_EQ(first.load(), bits);
+    }
+  });
+}
+
+TEST(Group, ExchangeGivesEveryRowToEverybody) {
+  run_threads(4, [](Group& group) {
+    for (int round = 0; round < 200; ++round) {
+      auto rows = group.exchange(std::to_string(group.rank() * 1000 + round)).or_throw();
+      ASSERT_EQ(rows.size(), 4U);
+      for (int rank = 0; rank < 4; ++rank) ASSERT_EQ(rows[rank], std::to_string(rank * 1000 + round));
+    }
+  });
+}
+
+// ---- what ranks may get wrong ----
+
+std::string failure_of(Group& group, const Request& request, Code code) {
+  auto submitted = group.submit(request);
+  if (!submitted.ok()) return "refused: " + submitted.error().message;
+  auto status = group.wait(submitted.value());
+  if (status.ok()) return "it worked";
+  EXPECT_EQ(status.error().code, code) << status.error().message;
+  return status.error().message;
+}
+
+TEST(Group, AnotherShapeIsAnErrorOnEveryRankAndNamesThem) {
+  run_threads(3, [](Group& group) {
+    std::vector<float> values(64);
+    Request request{.name = "w", .count = group.rank() == 1 ? 32UL : 64UL, .in = values.data(), .out = values.data()};
+    auto message = failure_of(group, request, Code::mismatch);
+    EXPECT_NE(message.find("'w'"), std::string::npos) << message;
+    EXPECT_NE(message.find("f32[32]"), std::string::npos) << message;
+    EXPECT_NE(message.find("f32[64]"), std::string::npos) << message;
+    EXPECT_NE(message.find("rank 1"), std::string::npos) << message;
+  });
+}
+
+TEST(Group, AnotherTypeOrShapeInALaterUseIsAnErrorToo) {
+  run_threads(2, [](Group& group) {
+    std::vector<double> values(64);
+    Request request{.name = "w", .count = 64, .in = values.data(), .out = values.data()};
+    for (int i = 0; i < 3; ++i) group.wait(group.submit(request).or_throw()).or_throw();
+    if (group.rank() == 0) request.dtype = Dtype::i32;
+    auto message = failure_of(group, request, Code::mismatch);
+    EXPECT_NE(message.find("i32[64]"), std::string::npos) << message;
+    EXPECT_NE(message.find("f32[64]"), std::string::npos) << message;
+  });
+}
+
+TEST(Group, AShapeMayChangeIfAllChangeIt) {
+  run_threads(3, [](Group& group) {
+    std::vector<float> values(500);
+    for (std::size_t count : {10UL, 10UL, 500UL, 500UL, 10UL, 3UL}) {
+      std::fill(values.begin(), values.end(), 1.0F);
+      Request request{.name = "w", .count = count, .in = values.data(), .out = values.data()};
+      group.wait(group.submit(request).or_throw()).or_throw();
+      for (std::size_t i = 0; i < count; ++i) ASSERT_EQ(values[i], 3);
+    }
+  });
+}
+
+TEST(Group, DifferentNamesAreFoundInsteadOfHangingForEver) {
+  GroupOptions options;
+  options.deadlock_notice = std::chrono::milliseconds(300);
+  run_threads(
+      2,
+      [](Group& group) {
+        std::vector<float> values(64);
+        Request request{.name = group.rank() ? "bias" : "weight", .count = 64, .in = values.data(), .out = values.data()};
+        auto message = failure_of(group, request, Code::mismatch);
+        EXPECT_NE(message.find("rank 0 waits for 'weight', which rank 1 did not submit"), std::string::npos) << message;
+        EXPECT_NE(message.find("rank 1 waits for 'bias', which rank 0 did not submit"), std::string::npos) << message;
+      },
+      options);
+}
+
+TEST(Group, MistakesOfTheCallerAreRefusedAtOnce) {
+  run_threads(1, [](Group& group) {
+    auto region = group.create_region("r", 4096).or_throw();
+    float x = 0;
+    EXPECT_FALSE(group.create_region("r", 4096).ok());
+    EXPECT_FALSE(group.create_region("empty", 0).ok());
+    EXPECT_FALSE(group.submit({.name = "", .count = 1, .in = &x, .out = &x}).ok());
+    EXPECT_FALSE(group.submit({.name = "none", .count = 0, .in = &x, .out = &x}).ok());
+    EXPECT_FALSE(group.submit({.name = "far", .count = 2000, .region = region}).ok());
+    EXPECT_FALSE(group.submit({.name = "skew", .count = 1, .region = region, .offset = 2}).ok());
+    EXPECT_FALSE(group.submit({.name = "lost", .count = 1}).ok());
+    EXPECT_FALSE(group.submit({.name = std::string(200, 'n'), .count = 1, .in = &x, .out = &x}).ok());
+  });
+}
+
+TEST(Group, AfterAnOrderlyLeaveOnlyWhatIsMissingFails) {
+  TeamPlan plan(2);
+  std::thread other([&] {
+    auto group = plan.form(1);
+    std::vector<float> values(8, 1);
+    group->wait(group->submit({.name = "x", .count = 8, .in = values.data(), .out = values.data()}).or_throw()).or_throw();
+    group->leave();
+  });
+  auto group = plan.form(0);
+  std::vector<float> values(8, 1);
+  Request request{.name = "x", .count = 8, .in = values.data(), .out = values.data()};
+  group->wait(group->submit(request).or_throw()).or_throw();
+  EXPECT_EQ(values[0], 2);
+  other.join();
+  EXPECT_NE(failure_of(*group, request, Code::peer_lost).find("rank 1 has left"), std::string::npos);
+  auto rows = group->exchange("row");
+  ASSERT_FALSE(rows.ok());
+  EXPECT_EQ(rows.error().code, Code::peer_lost);
+}
+
+TEST(Group, FencingEndsEveryWait) {
+  TeamPlan plan(2);
+  std::thread other([&] {
+    auto group = plan.form(1);
+    std::vector<float> values(8);
+    auto status = group->wait(group->submit({.name = "x", .count = 8, .in = values.data(), .out = values.data()}).or_throw());
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().code, Code::peer_lost);
+  });
+  auto group = plan.form(0);
+  group->fence({Code::aborted, "the view is over"});
+  std::vector<float> values(8);
+  auto status = group->wait(group->submit({.name = "x", .count = 8, .in = values.data(), .out = values.data()}).or_throw());
+  ASSERT_FALSE(status.ok());
+  EXPECT_EQ(status.error().code, Code::aborted);
+  EXPECT_FALSE(group->exchange("row").ok());
+  group.reset();  // the other rank sees this one go
+  other.join();
+}
+
+}  // namespace
+}  // namespace pliant::collective
