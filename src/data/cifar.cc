@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint32_t kChannels = 3;
 constexpr std::uint32_t kSide = 32;
-constexpr std::size_t kPixels = kChannels * kSide * kSide;
+constexpr std::size_t kPixels = std::size_t{kChannels} * kSide * kSide;
 constexpr std::size_t kRecord = 1 + kPixels;
 constexpr std::uint8_t kClasses = 10;
 

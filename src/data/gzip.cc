@@ -15,7 +15,7 @@
 namespace pliant::data {
 namespace {
 
-constexpr std::size_t kChunk = 128 * 1024;
+constexpr std::size_t kChunk = 128 << 10;
 constexpr int kGzipOnly = 16 + MAX_WBITS;  // zlib's way to ask for gzip's header and checksum
 
 using Bytes = std::vector<std::uint8_t>;

@@ -1,6 +1,8 @@
 // Readers for data sets on disk. No LibTorch here: plain bytes, checked before anything is allocated.
 #pragma once
 
+#include <pliant/data.h>
+
 #include <cstdint>
 #include <span>
 #include <string>
@@ -21,12 +23,6 @@ struct IdxArray {
 Result<IdxArray> decode_idx(std::span<const std::uint8_t> bytes);
 /// Reads a file, gzipped or not (told by its first bytes, not by its name). Errors name the file.
 Result<IdxArray> read_idx(const std::string& path);
-
-struct LabelledImages {
-  std::uint32_t count = 0, channels = 0, height = 0, width = 0;
-  std::vector<std::uint8_t> pixels;  ///< count × channels × height × width
-  std::vector<std::uint8_t> labels;  ///< count
-};
 
 /// MNIST and Fashion-MNIST: DIR/{train,t10k}-{images-idx3,labels-idx1}-ubyte, each with or without ".gz".
 Result<LabelledImages> read_mnist(const std::string& folder, bool train);

@@ -1,0 +1,88 @@
+#include "apps/pliant/command.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <sstream>
+
+namespace pliant::cli {
+namespace {
+
+constexpr std::size_t kNames = 26;  // columns for the flags, the rest for what they mean
+constexpr std::size_t kMeanings = 74;
+
+std::string wrap(const std::string& text) {
+  std::string lines;
+  std::size_t used = 0;
+  std::istringstream words(text);
+  for (std::string word; words >> word; used += word.size()) {
+    bool next_line = used + 1 + word.size() > kMeanings;
+    if (used) lines += next_line ? '\n' : ' ';
+    used = next_line ? 0 : used + 1;
+    lines += word;
+  }
+  return lines;
+}
+
+class HelpFormatter final : public CLI::Formatter {
+ public:
+  HelpFormatter() { column_width(kNames); }
+  std::string make_option_opts(const CLI::Option* option) const override {
+    return option->get_option_text().empty() ? "" : " " + option->get_option_text();
+  }
+  std::string make_option_desc(const CLI::Option* option) const override {
+    auto twin = option->get_envname();
+    return wrap(option->get_description() + (twin.empty() ? "" : " [$" + twin + "]"));
+  }
+  std::string make_option_usage(const CLI::Option* option) const override {
+    auto text = option->get_option_text();
+    return text.empty() ? CLI::Formatter::make_option_usage(option) : text;
+  }
+};
+
+/// The subcommand that the user chose, or the app itself.
+const CLI::App& chosen(const CLI::App& app) {
+  auto parsed = app.get_subcommands();
+  return parsed.empty() ? app : *parsed.front();
+}
+
+}  // namespace
+
+std::string_view version() { return PLIANT_VERSION; }
+
+void style_help(CLI::App& app) { app.formatter(std::make_shared<HelpFormatter>()); }
+
+std::string explain(const CLI::App& app, const CLI::Error& error) {
+  const auto& command = chosen(app);
+  auto name = &command == &app ? app.get_name() : app.get_name() + " " + command.get_name();
+  std::string what = error.what();
+  auto rest = command.remaining();
+  if (dynamic_cast<const CLI::ExtrasError*>(&error) && !rest.empty()) {
+    auto flag = std::find_if(rest.begin(), rest.end(), [](const auto& word) { return word.starts_with("-"); });
+    what = &command == &app && flag == rest.end() ? "unknown command " + rest.front()
+                                                  : "unknown argument " + (flag == rest.end() ? rest.front() : *flag);
+  }
+  return fmt::format("{}: {} ('{} --help' shows what there is)", name, printable(what), name);
+}
+
+std::string format_span(double seconds) {
+  if (!std::isfinite(seconds) || seconds < 0) seconds = 0;
+  auto whole = static_cast<std::uint64_t>(std::min(seconds, 1e12));
+  auto hours = whole / 3600;
+  if (hours > 0) return fmt::format("{}:{:02}:{:02}", hours, whole / 60 % 60, whole % 60);
+  return fmt::format("{}:{:02}", whole / 60, whole % 60);
+}
+
+std::string printable(std::string_view text) {
+  std::string clean(text);
+  std::replace_if(
+      clean.begin(), clean.end(), [](char c) { return std::iscntrl(static_cast<unsigned char>(c)); }, ' ');
+  return clean;
+}
+
+}  // namespace pliant::cli

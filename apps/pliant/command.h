@@ -1,0 +1,37 @@
+// The seam between main() and the subcommands. Each lives in its own file and registers itself:
+//
+//   void add_NAME(CLI::App& app, Action& action)
+//
+// adds the subcommand NAME with its flags and help; when the user chose it, its callback sets `action`. main() runs
+// the action after all flags are parsed and exits with what it returns. A Failure thrown by the action becomes one
+// line on stderr and exit status 1.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+namespace CLI {
+class App;
+class Error;
+}  // namespace CLI
+
+namespace pliant::cli {
+
+using Action = std::function<int()>;
+
+inline constexpr int kUsageError = 2;
+
+/// "0.1.0".
+std::string_view version();
+/// Help in one style for `app` and all subcommands added later: short placeholders, environment twins in brackets.
+void style_help(CLI::App& app);
+/// A parse error as one line without its newline: "pliant run: unknown argument --bogus (pliant run --help ...)".
+std::string explain(const CLI::App& app, const CLI::Error& error);
+
+/// "0:42", "12:05" or "1:02:03".
+std::string format_span(double seconds);
+/// The text with control characters replaced, safe on a terminal and in one line.
+std::string printable(std::string_view text);
+
+}  // namespace pliant::cli

@@ -1,0 +1,210 @@
+#include "apps/pliant/job_dir.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "base/system.h"
+
+namespace pliant::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr std::size_t kLongestName = 64;
+constexpr char kJobFile[] = "/job.json";
+
+json to_json(const ProcessId& process) { return {{"pid", process.pid}, {"start", process.start}}; }
+ProcessId process_from(const json& from) {
+  return {from.at("pid").get<pid_t>(), from.at("start").get<std::uint64_t>()};
+}
+
+std::string to_text(const JobRecord& record) {
+  json workers = json::array();
+  for (const auto& worker : record.workers) {
+    auto entry = to_json(worker.process);
+    entry["out"] = worker.out;
+    entry["err"] = worker.err;
+    workers.push_back(std::move(entry));
+  }
+  json all = {{"name", record.name},   {"program", record.program},
+              {"argv", record.argv},   {"agent", to_json(record.agent)},
+              {"workers", workers},    {"started_at", record.started_at},
+              {"grace", record.grace}, {"output_dir", record.output_dir}};
+  return all.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+std::optional<JobRecord> read_record(const std::string& dir) {
+  std::ifstream file(dir + kJobFile);
+  try {
+    auto all = json::parse(file);
+    JobRecord record;
+    record.name = all.at("name");
+    record.program = all.at("program");
+    record.argv = all.at("argv").get<std::vector<std::string>>();
+    record.agent = process_from(all.at("agent"));
+    for (const auto& worker : all.at("workers"))
+      record.workers.push_back({process_from(worker), worker.at("out"), worker.at("err")});
+    record.started_at = all.at("started_at");
+    record.grace = all.at("grace");
+    record.output_dir = all.at("output_dir");
+    return record;
+  } catch (const json::exception&) {
+    return std::nullopt;  // not there, or not ours
+  }
+}
+
+std::optional<Job> read_job(const std::string& dir) {
+  auto record = read_record(dir);
+  if (!record) return std::nullopt;
+  if (fs::path(dir).filename() != record->name) return std::nullopt;
+  Job job{std::move(*record), dir};
+  job.agent_alive = alive(job.record.agent);
+  for (const auto& worker : job.record.workers) job.workers_alive += alive(worker.process);
+  return job;
+}
+
+/// The lock is released with the descriptor.
+Result<Fd> lock_base(const std::string& base) {
+  Fd fd(open(base.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!fd) return errno_error(base);
+  while (flock(fd.get(), LOCK_EX) != 0)
+    if (errno != EINTR) return errno_error("cannot lock " + base);
+  return fd;
+}
+
+bool owned_by_us(const std::string& path) {
+  struct stat link {};
+  struct stat target {};
+  return lstat(path.c_str(), &link) == 0 && link.st_uid == geteuid() && stat(path.c_str(), &target) == 0 &&
+         target.st_uid == geteuid();
+}
+
+/// What an agent puts into its job's directory. Anything else was put there by somebody else and is left alone.
+bool is_ours(const std::string& file) {
+  return file.starts_with("job.json") || file.starts_with("status.json") || file == "coordinator.sock" ||
+         (file.starts_with("rank-") && (file.ends_with(".out") || file.ends_with(".err")));
+}
+
+/// REQUIRES the base's lock. Removes what a dead job left; false if it runs, or if the directory is no job's.
+bool remove_if_dead(const std::string& dir) {
+  if (!owned_by_us(dir)) return false;
+  auto job = read_job(dir);
+  if (job && job->running()) return false;
+  std::error_code ignored;
+  for (const auto& file : fs::directory_iterator(dir, ignored))
+    if (job && is_ours(file.path().filename())) fs::remove(file.path(), ignored);
+  return rmdir(dir.c_str()) == 0;
+}
+
+Error in_the_way(const std::string& path, const std::string& name) {
+  if (auto job = read_job(path); job && job->running())
+    return {Code::refused, fmt::format("job '{}' is already running ('pliant ps' lists what runs)", name)};
+  return {Code::refused, fmt::format("{} is in the way: not a job's directory (choose another --name)", path)};
+}
+
+}  // namespace
+
+Result<std::string> job_base() {
+  std::string base;
+  if (auto chosen = env("PLIANT_DIR"))
+    base = *chosen;
+  else if (auto runtime = env("XDG_RUNTIME_DIR"))
+    base = *runtime + "/pliant";
+  else
+    base = fmt::format("/tmp/pliant-{}", geteuid());
+  std::error_code problem;
+  base = fs::absolute(base, problem).lexically_normal().string();
+  if (base.size() > 1 && base.ends_with('/')) base.pop_back();
+  fs::create_directories(fs::path(base).parent_path(), problem);
+  if (mkdir(base.c_str(), 0700) != 0 && errno != EEXIST) return errno_error("cannot create " + base);
+  if (!fs::is_directory(base, problem)) return Error{Code::invalid, base + " is not a directory (set PLIANT_DIR)"};
+  if (!owned_by_us(base)) return Error{Code::refused, base + " belongs to another user (set PLIANT_DIR)"};
+  return base;
+}
+
+std::string objection_to_name(std::string_view name) {
+  auto fits = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.' || c == '+';
+  };
+  if (name.empty() || name.size() > kLongestName)
+    return fmt::format("a job's name has 1 to {} characters", kLongestName);
+  if (name[0] == '.' || name[0] == '-') return "a job's name begins with a letter or a digit";
+  if (!std::all_of(name.begin(), name.end(), fits)) return "a job's name has only letters, digits and . _ + -";
+  return {};
+}
+
+Result<JobDir> JobDir::create(const std::string& base, const JobRecord& record) {
+  if (auto objection = objection_to_name(record.name); !objection.empty()) return Error{Code::invalid, objection};
+  auto lock = lock_base(base);
+  if (!lock.ok()) return lock.error();
+  auto path = base + "/" + record.name;
+  if (mkdir(path.c_str(), 0700) != 0) {
+    if (errno != EEXIST) return errno_error("cannot create " + path);
+    if (!remove_if_dead(path)) return in_the_way(path, record.name);
+    if (mkdir(path.c_str(), 0700) != 0) return errno_error("cannot create " + path);
+  }
+  JobDir dir(base, path);
+  PLIANT_TRY(dir.write(record));
+  return dir;
+}
+
+JobDir::JobDir(JobDir&& other) noexcept : base_(std::move(other.base_)), path_(std::exchange(other.path_, {})) {}
+
+JobDir::~JobDir() {
+  if (path_.empty()) return;
+  // Under the lock: whoever wants the name next must not find half of it.
+  auto lock = lock_base(base_);
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+Status JobDir::write(const JobRecord& record) const { return write_atomically(path_ + kJobFile, to_text(record)); }
+
+std::vector<Job> list_jobs(const std::string& base) {
+  std::vector<Job> jobs;
+  std::error_code problem;
+  for (fs::directory_iterator entry(base, problem), end; !problem && entry != end; entry.increment(problem)) {
+    auto dir = entry->path().string();
+    std::error_code ignored;
+    if (!objection_to_name(entry->path().filename().string()).empty() || !entry->is_directory(ignored)) continue;
+    auto job = read_job(dir);
+    if (!job) continue;
+    if (job->running())
+      jobs.push_back(std::move(*job));
+    else
+      sweep(base, dir);
+  }
+  std::sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) { return a.record.name < b.record.name; });
+  return jobs;
+}
+
+void sweep(const std::string& base, const std::string& dir) {
+  if (auto lock = lock_base(base); lock.ok()) remove_if_dead(dir);
+}
+
+Status write_atomically(const std::string& path, std::string_view text) {
+  auto draft = path + ".new";
+  Fd file(open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!file) return errno_error("cannot write " + draft);
+  while (!text.empty()) {
+    auto size = ::write(file.get(), text.data(), text.size());
+    if (size < 0 && errno != EINTR) return errno_error("cannot write " + draft);
+    if (size > 0) text.remove_prefix(static_cast<std::size_t>(size));
+  }
+  if (rename(draft.c_str(), path.c_str()) != 0) return errno_error("cannot write " + path);
+  return {};
+}
+
+}  // namespace pliant::cli

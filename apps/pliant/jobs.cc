@@ -1,0 +1,162 @@
+#include "apps/pliant/jobs.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "apps/pliant/status_file.h"
+#include "apps/pliant/status_line.h"
+
+namespace pliant::cli {
+namespace {
+
+using nlohmann::json;
+
+double age_of(const Job& job) {
+  auto now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  return std::max(0.0, now - job.record.started_at);
+}
+
+std::string command_of(const Job& job) {
+  std::string line;
+  for (const auto& word : job.record.argv) line += (line.empty() ? "" : " ") + printable(word);
+  return line;
+}
+
+std::string state_of(const Job& job, const std::optional<Snapshot>& seen) {
+  if (!job.agent_alive) return "orphaned";
+  return seen ? seen->phase : "starting";
+}
+
+std::string text_of(const json& value) { return value.dump(2, ' ', false, json::error_handler_t::replace) + "\n"; }
+
+json to_json(const Job& job) {
+  auto seen = read_status(job.dir);
+  json workers = json::array();
+  for (std::size_t rank = 0; rank < job.record.workers.size(); ++rank) {
+    const auto& worker = job.record.workers[rank];
+    workers.push_back({{"rank", rank},
+                       {"pid", worker.process.pid},
+                       {"alive", alive(worker.process)},
+                       {"out", worker.out},
+                       {"err", worker.err}});
+  }
+  json all = seen ? json::parse(status_text(*seen)) : json::object();
+  return {{"name", job.record.name},
+          {"state", state_of(job, seen)},
+          {"agent", {{"pid", job.record.agent.pid}, {"alive", job.agent_alive}}},
+          {"workers", workers},
+          {"workers_alive", job.workers_alive},
+          {"age", age_of(job)},
+          {"program", job.record.program},
+          {"argv", job.record.argv},
+          {"dir", job.dir},
+          {"progress", all.value("progress", json(nullptr))},
+          {"seconds_left", all.value("seconds_left", json(nullptr))}};
+}
+
+int show_all(bool as_json) {
+  auto jobs = list_jobs(job_base().or_throw());
+  if (as_json) {
+    json all = json::array();
+    for (const auto& job : jobs) all.push_back(to_json(job));
+    fmt::print("{}", text_of(all));
+    return 0;
+  }
+  if (jobs.empty()) {
+    fmt::print("no jobs are running\n");
+    return 0;
+  }
+  std::size_t wide = 4;
+  for (const auto& job : jobs) wide = std::max(wide, job.record.name.size());
+  fmt::print("{:<{}}  {:>7}  {:>8}  {:>10}  {}\n", "NAME", wide, "WORKERS", "AGE", "STEP", "PROGRAM");
+  for (const auto& job : jobs) {
+    auto seen = read_status(job.dir);
+    auto step = seen && seen->progress ? std::to_string(seen->progress->step) : "-";
+    fmt::print("{:<{}}  {:>7}  {:>8}  {:>10}  {}{}\n", job.record.name, wide,
+               fmt::format("{}/{}", job.workers_alive, job.record.workers.size()), format_span(age_of(job)), step,
+               command_of(job), job.agent_alive ? "" : "  (its agent is gone)");
+  }
+  return 0;
+}
+
+void print_progress(const wire::Progress& seen) {
+  auto total = [](std::uint64_t most) { return most ? fmt::format(" of {}", most) : std::string(); };
+  fmt::print("step       {}{}\n", seen.step, total(seen.steps));
+  fmt::print("epoch      {}{}\n", seen.epoch, total(seen.epochs));
+  fmt::print("samples    {}, {} per second\n", seen.samples, format_rate(seen.samples_per_second));
+  if (!std::isnan(seen.loss)) fmt::print("loss       {}\n", format_loss(seen.loss));
+  if (!seen.text.empty()) fmt::print("also       {}\n", printable(seen.text));
+}
+
+int show_one(const std::string& name, bool as_json) {
+  auto found = choose_job(job_base().or_throw(), name);
+  if (!found.ok()) {
+    fmt::print(stderr, "pliant status: {}\n", found.error().message);
+    return 1;
+  }
+  const auto& job = found.value();
+  if (as_json) {
+    fmt::print("{}", text_of(to_json(job)));
+    return 0;
+  }
+  auto seen = read_status(job.dir);
+  fmt::print("job        {}\n", job.record.name);
+  fmt::print("program    {}\n", command_of(job));
+  fmt::print("state      {} since {}\n", state_of(job, seen), format_span(age_of(job)));
+  if (seen && seen->progress) print_progress(*seen->progress);
+  if (seen && seen->seconds_left && job.agent_alive) fmt::print("time left  {}\n", format_span(*seen->seconds_left));
+  fmt::print("agent      {}\n", job.agent_alive ? fmt::format("process {}", job.record.agent.pid)
+                                                : "gone; 'pliant stop' ends the workers");
+  fmt::print("output     {}\n", job.record.output_dir);
+  fmt::print("workers    {} of {} run\n", job.workers_alive, job.record.workers.size());
+  for (std::size_t rank = 0; rank < job.record.workers.size(); ++rank) {
+    const auto& process = job.record.workers[rank].process;
+    fmt::print("  rank {:<4} process {:<8} {}\n", rank, process.pid, alive(process) ? "runs" : "has ended");
+  }
+  return 0;
+}
+
+}  // namespace
+
+Result<Job> choose_job(const std::string& base, const std::string& name) {
+  auto jobs = list_jobs(base);
+  std::string names;
+  for (auto& job : jobs) {
+    if (job.record.name == name || (name.empty() && jobs.size() == 1)) return std::move(job);
+    names += (names.empty() ? "" : ", ") + job.record.name;
+  }
+  if (names.empty())
+    return Error{Code::not_found, name.empty() ? "no jobs are running"
+                                               : fmt::format("no job '{}': no jobs are running", printable(name))};
+  if (name.empty()) return Error{Code::not_found, fmt::format("which job? These are running: {}", names)};
+  return Error{Code::not_found, fmt::format("no job '{}'; these are running: {}", printable(name), names)};
+}
+
+void add_ps(CLI::App& app, Action& action) {
+  auto* ps = app.add_subcommand("ps", "List your running jobs");
+  ps->footer("Examples:\n  pliant ps\n  pliant ps --json | jq '.[].name'");
+  auto as_json = std::make_shared<bool>(false);
+  ps->add_flag("--json", *as_json, "As JSON, with all that 'pliant status' knows");
+  ps->callback([as_json, &action] { action = [as_json] { return show_all(*as_json); }; });
+}
+
+void add_status(CLI::App& app, Action& action) {
+  struct Flags {
+    std::string job;
+    bool json = false;
+  };
+  auto* status = app.add_subcommand("status", "Show what a job is doing");
+  status->footer("Examples:\n  pliant status\n  pliant status night --json");
+  auto flags = std::make_shared<Flags>();
+  status->add_option("JOB", flags->job, "Name of the job (default: the only one that runs)");
+  status->add_flag("--json", flags->json, "As JSON");
+  status->callback([flags, &action] { action = [flags] { return show_one(flags->job, flags->json); }; });
+}
+
+}  // namespace pliant::cli

@@ -1,0 +1,47 @@
+// Processes by name that is never reused: a pid together with its start time.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/result.h"
+
+namespace pliant::cli {
+
+struct ProcessId {
+  pid_t pid = 0;
+  std::uint64_t start = 0;  ///< clock ticks since boot
+  bool operator==(const ProcessId&) const = default;
+};
+
+ProcessId this_process();
+/// True while the process runs. A zombie has ended.
+bool alive(const ProcessId& process);
+
+/// A descriptor that is readable once the process has ended. Code::not_found if it is gone already, even if its pid
+/// now names another one.
+Result<Fd> open_process(const ProcessId& process);
+/// Signals exactly the process behind a descriptor of open_process or of a child.
+bool signal_process(const Fd& pidfd, int signal);
+
+/// The process, the one that started it, and so on up to the first.
+std::vector<pid_t> ancestry_of(pid_t pid);
+/// Processes that still run in any of these process groups of this process's session.
+std::vector<ProcessId> members_of(const std::set<pid_t>& groups);
+
+/// "killed by signal 9 (Killed)" or "exit code 3".
+struct Ending {
+  int code = 0;
+  int signal = 0;
+  bool good() const { return code == 0 && signal == 0; }
+  /// As a shell reports it.
+  int exit_status() const { return signal ? 128 + signal : code; }
+  std::string words() const;
+};
+
+}  // namespace pliant::cli

@@ -1,0 +1,214 @@
+#include "apps/pliant/run.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+#include <map>
+#include <memory>
+
+#include "apps/pliant/agent.h"
+#include "apps/pliant/job_dir.h"
+#include "base/system.h"
+#include "wire/messages.h"
+
+namespace pliant::cli {
+namespace {
+
+constexpr char kAbout[] = "Run PROGRAM as N workers on this machine and watch them to their end";
+constexpr char kMore[] = R"(Each worker finds PLIANT_JOB, PLIANT_WORKER (0 to N-1), PLIANT_WORKERS, PLIANT_COORDINATOR,
+PLIANT_SEED and PLIANT_THREADS in its environment; OMP_NUM_THREADS and its like follow
+PLIANT_THREADS unless you set them. Flags come before PROGRAM; all that follows is the program's own.
+
+Exit status: 0 if all workers exit with 0; otherwise that of the first worker that failed (128 + N if
+signal N killed it); 127 if PROGRAM is not found, 126 if it cannot be executed, 2 for wrong flags;
+130 after Ctrl-C, 143 after SIGTERM. If this process is killed, the workers go on: 'pliant stop' ends them.
+
+Examples:
+  pliant run -n 4 ./train --epochs 10
+  pliant run -n 2 --output rank0 --output-dir logs python3 train.py
+  pliant run -n 8 --name night -x DATA=/data -- ./train -v)";
+
+const std::map<std::string, OutputMode> kOutputModes = {{"prefix", OutputMode::prefix},
+                                                        {"raw", OutputMode::raw},
+                                                        {"rank0", OutputMode::rank0},
+                                                        {"quiet", OutputMode::quiet}};
+const std::map<std::string, StatusMode> kStatusModes = {{"auto", StatusMode::automatic},
+                                                        {"line", StatusMode::line},
+                                                        {"plain", StatusMode::plain},
+                                                        {"off", StatusMode::off}};
+
+/// What the parser fills in; checked and turned into RunOptions once the user's choice is complete.
+struct Flags {
+  RunOptions options;
+  std::string output = "prefix";
+  std::string status = "auto";
+  double grace = 5;
+};
+
+template <class Map>
+CLI::Validator one_of(const Map& modes) {
+  return CLI::Validator(
+      [&modes](const std::string& value) {
+        if (modes.contains(value)) return std::string();
+        std::string names;
+        for (const auto& [name, mode] : modes) names += (names.empty() ? "" : ", ") + name;
+        return fmt::format("'{}' is none of {}", value, names);
+      },
+      "");
+}
+
+template <class T>
+CLI::Validator in_range(T least, T most) {
+  return CLI::Validator(
+      [=](const std::string& value) {
+        T number{};
+        bool fits = CLI::detail::lexical_cast(value, number) && number >= least && number <= most;
+        return fits ? std::string() : fmt::format("'{}' is not a number from {} to {}", value, least, most);
+      },
+      "");
+}
+
+std::string check_assignment(const std::string& value) {
+  auto cut = value.find('=');
+  return cut == std::string::npos || cut == 0 ? fmt::format("'{}' is not KEY=VALUE", value) : std::string();
+}
+
+void add_flags(CLI::App& run, Flags& flags) {
+  auto& options = flags.options;
+  run.add_option("-n,--workers", options.workers, "Number of workers; -np works too (default: the usable cores)")
+      ->option_text("N")
+      ->type_name("N")
+      ->envname("PLIANT_WORKERS")
+      ->check(in_range<int>(1, wire::kMaxMembers));
+  run.add_option("--name", options.name, "Name of the job (default: the program's, with a random suffix)")
+      ->option_text("NAME")
+      ->envname("PLIANT_NAME")
+      ->check([](const std::string& name) { return objection_to_name(name); });
+  run.add_option("--output", flags.output,
+                 "prefix: workers' lines after '[rank] '; raw: as they are; rank0: only worker 0's; quiet: none "
+                 "(default: prefix)")
+      ->option_text("MODE")
+      ->envname("PLIANT_OUTPUT")
+      ->check(one_of(kOutputModes));
+  run.add_option("--output-dir", options.output_dir, "Keep the workers' output there, as rank-K.out and rank-K.err")
+      ->option_text("DIR")
+      ->envname("PLIANT_OUTPUT_DIR");
+  run.add_option("--threads", options.threads, "Threads per worker (default: an equal share of the usable cores)")
+      ->option_text("N")
+      ->type_name("N")
+      ->envname("PLIANT_THREADS")
+      ->check(in_range<int>(1, 4096));
+  run.add_option("--seed", options.seed, "Seed of all the job's random streams (default: 42)")
+      ->option_text("N")
+      ->type_name("N")
+      ->envname("PLIANT_SEED");
+  run.add_option("--status", flags.status,
+                 "line: live on the terminal; plain: a line now and then; off; auto: what fits (default: auto)")
+      ->option_text("MODE")
+      ->envname("PLIANT_STATUS")
+      ->check(one_of(kStatusModes));
+  run.add_option("--grace", flags.grace, "Time between asking workers to end and killing them (default: 5)")
+      ->option_text("SECONDS")
+      ->envname("PLIANT_GRACE")
+      ->check(in_range<double>(0, 86400));
+  run.add_option("-x,--env", options.env, "A variable for the workers; may be repeated [$PLIANT_ENV, separated by ';']")
+      ->option_text("KEY=VALUE")
+      ->allow_extra_args(false)
+      ->check(check_assignment);
+}
+
+void add_env_twin(RunOptions& options) {
+  auto twin = env("PLIANT_ENV");
+  if (!twin || !options.env.empty()) return;
+  for (const auto& entry : CLI::detail::split(*twin, ';')) {
+    if (entry.empty()) continue;
+    if (auto objection = check_assignment(entry); !objection.empty())
+      throw Failure(Code::invalid, "PLIANT_ENV: " + objection);
+    options.env.push_back(entry);
+  }
+}
+
+/// "train" from "./train.py", then a suffix: short enough to type.
+std::string default_name(const std::string& program) {
+  auto name = std::filesystem::path(program).stem().string();
+  std::erase_if(name, [](unsigned char c) { return !std::isalnum(c) && c != '-' && c != '_'; });
+  if (name.empty() || name[0] == '-') name = "job" + name;
+  return fmt::format("{}-{:04x}", name.substr(0, 40), random_u64() & 0xffff);
+}
+
+JobRecord record_of(const RunOptions& options, const std::string& program, const std::string& base) {
+  JobRecord record;
+  record.name = options.name.empty() ? default_name(options.command[0]) : options.name;
+  record.program = program;
+  record.argv = options.command;
+  record.agent = this_process();
+  record.started_at = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  record.grace = std::chrono::duration<double>(options.grace).count();
+  record.output_dir = base + "/" + record.name;
+  if (!options.output_dir.empty()) record.output_dir = std::filesystem::absolute(options.output_dir).lexically_normal();
+  return record;
+}
+
+int run_job(const RunOptions& options) {
+  auto program = find_program(options.command[0]);
+  if (!program.ok()) {
+    fmt::print(stderr, "pliant run: {}\n", program.error().message);
+    return program.error().code == Code::not_found ? 127 : 126;
+  }
+  auto base = job_base().or_throw();
+  list_jobs(base);  // sweeps what dead jobs left
+  for (int attempt = 0;; ++attempt) {
+    auto record = record_of(options, program.value(), base);
+    auto dir = JobDir::create(base, record);
+    bool unlucky = !dir.ok() && options.name.empty() && dir.error().code == Code::refused && attempt < 16;
+    if (unlucky) continue;  // the random name is taken
+    Agent agent(options, record, std::move(dir).or_throw());
+    return agent.run();
+  }
+}
+
+}  // namespace
+
+CommandLine cut_at_program(const std::vector<std::string>& words) {
+  if (words.empty() || words[0] != "run") return {words, {}};
+  CommandLine line{{words[0]}, {}};
+  std::size_t at = 1;
+  // Every flag of run but --help takes a value: in the same word after '=' or the short letter, or in the next.
+  for (; at < words.size() && words[at].size() > 1 && words[at][0] == '-' && words[at] != "--"; ++at) {
+    const auto& word = words[at];
+    bool is_long = word.starts_with("--");
+    bool complete = word == "-h" || word == "--help" ||
+                    (is_long ? word.find('=') != std::string::npos : word.size() > 2 && word != "-np");
+    line.flags.push_back(word == "-np" ? "-n" : word);
+    if (!complete && at + 1 < words.size()) line.flags.push_back(words[++at]);
+  }
+  if (at < words.size() && words[at] == "--") ++at;
+  line.program.assign(words.begin() + static_cast<std::ptrdiff_t>(std::min(at, words.size())), words.end());
+  return line;
+}
+
+void add_run(CLI::App& app, Action& action, const std::vector<std::string>& program) {
+  auto* run = app.add_subcommand("run", kAbout);
+  run->footer(kMore);
+  auto flags = std::make_shared<Flags>();
+  flags->options.workers = usable_cores();
+  add_flags(*run, *flags);
+  run->add_option("PROGRAM")->option_text("[--] PROGRAM [ARGS...]")->group("");
+  run->callback([flags, program, &action] {
+    if (program.empty()) throw CLI::ValidationError("which program? Name one after the flags");
+    auto& options = flags->options;
+    options.output = kOutputModes.at(flags->output);
+    options.status = kStatusModes.at(flags->status);
+    options.grace = std::chrono::milliseconds(static_cast<std::int64_t>(flags->grace * 1000));
+    options.command = program;
+    action = [flags] {
+      add_env_twin(flags->options);
+      return run_job(flags->options);
+    };
+  });
+}
+
+}  // namespace pliant::cli

@@ -1,0 +1,39 @@
+// `pliant run`: flags, their checks, and what the agent needs to know.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "apps/pliant/command.h"
+#include "apps/pliant/output_tail.h"
+#include "apps/pliant/status_reporter.h"
+#include "base/result.h"
+
+namespace pliant::cli {
+
+struct RunOptions {
+  int workers = 1;
+  std::string name;  ///< empty: the program's name and a random suffix
+  OutputMode output = OutputMode::prefix;
+  std::string output_dir;  ///< empty: in the job's directory, gone with it
+  int threads = 0;         ///< per worker; 0: an equal share of the usable cores
+  std::uint64_t seed = 42;
+  StatusMode status = StatusMode::automatic;
+  std::chrono::milliseconds grace{5000};  ///< between SIGTERM and SIGKILL
+  std::vector<std::string> env;           ///< KEY=VALUE
+  std::vector<std::string> command;       ///< the program and its arguments, as the user wrote them
+};
+
+/// A command line cut where the program of `pliant run` begins, so that no flag of the program is taken for ours.
+struct CommandLine {
+  std::vector<std::string> flags;
+  std::vector<std::string> program;
+};
+/// Anything but `run` is all flags. mpirun's "-np" becomes "-n".
+CommandLine cut_at_program(const std::vector<std::string>& words);
+
+void add_run(CLI::App& app, Action& action, const std::vector<std::string>& program);
+
+}  // namespace pliant::cli

@@ -1,0 +1,68 @@
+#include "apps/pliant/status_file.h"
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+namespace pliant::cli {
+namespace {
+
+using nlohmann::json;
+
+json number(double value) { return std::isfinite(value) ? json(value) : json(nullptr); }
+
+double number_from(const json& value) {
+  return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
+}
+
+json to_json(const wire::Progress& progress) {
+  return {{"step", progress.step},         {"steps", progress.steps},
+          {"epoch", progress.epoch},       {"epochs", progress.epochs},
+          {"samples", progress.samples},   {"samples_per_second", number(progress.samples_per_second)},
+          {"loss", number(progress.loss)}, {"text", progress.text}};
+}
+
+wire::Progress progress_from(const json& from) {
+  wire::Progress progress;
+  progress.step = from.at("step");
+  progress.steps = from.at("steps");
+  progress.epoch = from.at("epoch");
+  progress.epochs = from.at("epochs");
+  progress.samples = from.at("samples");
+  progress.samples_per_second = number_from(from.at("samples_per_second"));
+  progress.loss = number_from(from.at("loss"));
+  progress.text = from.at("text");
+  return progress;
+}
+
+}  // namespace
+
+std::string status_text(const Snapshot& now) {
+  json all = {{"phase", now.phase},
+              {"workers", now.workers},
+              {"alive", now.alive},
+              {"elapsed", seconds(now.elapsed)},
+              {"seconds_left", now.seconds_left ? number(*now.seconds_left) : json(nullptr)},
+              {"progress", now.progress ? to_json(*now.progress) : json(nullptr)}};
+  return all.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+std::optional<Snapshot> read_status(const std::string& job_dir) {
+  std::ifstream file(job_dir + kStatusFile);
+  try {
+    auto all = json::parse(file);
+    Snapshot seen;
+    seen.phase = all.at("phase");
+    seen.workers = all.at("workers");
+    seen.alive = all.at("alive");
+    seen.elapsed = std::chrono::duration_cast<Nanos>(std::chrono::duration<double>(all.at("elapsed").get<double>()));
+    if (!all.at("seconds_left").is_null()) seen.seconds_left = all.at("seconds_left").get<double>();
+    if (!all.at("progress").is_null()) seen.progress = progress_from(all.at("progress"));
+    return seen;
+  } catch (const json::exception&) {
+    return std::nullopt;
+  }
+}
+
+}  // namespace pliant::cli

@@ -1,0 +1,35 @@
+#include "apps/pliant/worker_env.h"
+
+#include <map>
+
+namespace pliant::cli {
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+void add(Variables& variables, const std::string& entry) {
+  auto cut = entry.find('=');
+  if (cut == std::string::npos || cut == 0) return;
+  variables[entry.substr(0, cut)] = entry.substr(cut + 1);
+}
+
+}  // namespace
+
+std::vector<std::string> environment_of(int rank, const WorkerEnv& wanted, const std::vector<std::string>& inherited) {
+  Variables variables;
+  for (const auto& entry : inherited) add(variables, entry);
+  for (const auto& entry : wanted.extra) add(variables, entry);
+  variables["PLIANT_JOB"] = wanted.job;
+  variables["PLIANT_WORKER"] = std::to_string(rank);
+  variables["PLIANT_WORKERS"] = std::to_string(wanted.workers);
+  variables["PLIANT_COORDINATOR"] = wanted.coordinator;
+  variables["PLIANT_SEED"] = std::to_string(wanted.seed);
+  variables["PLIANT_THREADS"] = std::to_string(wanted.threads);
+  for (const char* name : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"})
+    variables.try_emplace(name, std::to_string(wanted.threads));
+  std::vector<std::string> list;
+  for (const auto& [name, value] : variables) list.push_back(name + "=" + value);
+  return list;
+}
+
+}  // namespace pliant::cli

@@ -1,0 +1,23 @@
+// The environment that a worker finds.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace pliant::cli {
+
+struct WorkerEnv {
+  std::string job;
+  std::string coordinator;  ///< the address of its socket
+  int workers = 1;
+  int threads = 1;
+  std::uint64_t seed = 42;
+  std::vector<std::string> extra;  ///< KEY=VALUE, as the user gave them
+};
+
+/// `inherited` with the user's additions, then PLIANT_JOB, PLIANT_WORKER, PLIANT_WORKERS, PLIANT_COORDINATOR,
+/// PLIANT_SEED and PLIANT_THREADS. OMP_NUM_THREADS and its like follow PLIANT_THREADS unless the user set them.
+std::vector<std::string> environment_of(int rank, const WorkerEnv& wanted, const std::vector<std::string>& inherited);
+
+}  // namespace pliant::cli

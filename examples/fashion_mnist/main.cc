@@ -1,0 +1,114 @@
+// Trains a small network on Fashion-MNIST, on as many workers as there are.
+//
+//   fashion_mnist                                  a job of one
+//   pliant run -n 2 -- fashion_mnist --epochs 4    two workers
+#include <pliant/torch.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+
+#include "models.h"
+
+namespace {
+
+struct Options {
+  std::string model = "cnn";
+  std::string data = "/usr/share/datasets/fashion-mnist";
+  std::uint64_t epochs = 3;
+  std::uint64_t batch = 64;
+  double lr = 0.05;
+  std::uint64_t seed = 42;
+  bool augment = false;
+};
+
+/// Accuracy over the whole test set: every worker takes a part of it.
+double evaluate(pliant::Session& session, torch::nn::AnyModule& model, const torch::Tensor& images,
+                const torch::Tensor& labels) {
+  torch::NoGradGuard no_grad;
+  model.ptr()->eval();
+  auto [begin, end] = session.part(static_cast<std::uint64_t>(images.size(0)));
+  std::int64_t right = 0;
+  for (auto at = static_cast<std::int64_t>(begin); at < static_cast<std::int64_t>(end); at += 500) {
+    auto size = std::min<std::int64_t>(500, static_cast<std::int64_t>(end) - at);
+    auto guess = model.forward(images.narrow(0, at, size)).argmax(1);
+    right += guess.eq(labels.narrow(0, at, size)).sum().item<std::int64_t>();
+  }
+  model.ptr()->train();
+  auto count = static_cast<double>(end - begin);
+  return session.average("accuracy", count > 0 ? static_cast<double>(right) / count : 0, count);
+}
+
+void train(const Options& options) {
+  auto session = pliant::Session::join({.seed = options.seed});
+  torch::manual_seed(static_cast<std::int64_t>(session.seed()));
+  if (const char* threads = std::getenv("PLIANT_THREADS")) torch::set_num_threads(std::atoi(threads));
+
+  auto [images, labels] = pliant::read_mnist(options.data, true);
+  auto [test_images, test_labels] = pliant::read_mnist(options.data, false);
+  auto model = make_model(options.model);
+  torch::optim::SGD sgd(model.ptr()->parameters(), torch::optim::SGDOptions(options.lr).momentum(0.9));
+
+  pliant::DistributedOptimizer optimizer(session, sgd, {.local_batch = options.batch});
+  pliant::ElasticSampler sampler(session, static_cast<std::uint64_t>(images.size(0)));
+  session.share("model", pliant::state_of(*model.ptr())).share("optimizer", pliant::state_of(sgd));
+  pliant::TensorDataset dataset(images, labels, options.augment ? pliant::shift_and_flip(2, true) : nullptr);
+  pliant::Loader loader(session, sampler, dataset);
+
+  auto began = std::chrono::steady_clock::now();
+  auto total = options.epochs * sampler.steps_per_epoch();
+  for (auto step : session.steps({.epochs = options.epochs})) {
+    // From the full rate down to nothing along half a cosine.
+    auto progress = static_cast<double>(step.index()) / static_cast<double>(total);
+    for (auto& group : sgd.param_groups())
+      static_cast<torch::optim::SGDOptions&>(group.options()).lr(options.lr * 0.5 * (1 + std::cos(M_PI * progress)));
+
+    auto batch = loader.next();
+    optimizer.zero_grad();
+    torch::Tensor loss = torch::zeros({});
+    if (batch.size() > 0) {
+      loss = torch::nn::functional::cross_entropy(model.forward(batch.inputs), batch.targets);
+      loss.backward();
+    }
+    optimizer.step();
+    step.log("loss", loss);
+
+    if (step.ends_epoch()) {
+      auto accuracy = evaluate(session, model, test_images, test_labels);
+      auto taken = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+      if (session.leader())
+        std::printf("epoch %llu  loss %.4f  test accuracy %.2f %%  %.1f s\n",
+                    static_cast<unsigned long long>(step.epoch() + 1), session.averages().at("loss"), 100 * accuracy,
+                    taken);
+    }
+  }
+  auto digest = session.digest();
+  if (session.leader())
+    std::printf("done: %d worker%s, digest %016llx\n", session.size(), session.size() == 1 ? "" : "s",
+                static_cast<unsigned long long>(digest));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app{"Trains a small network on Fashion-MNIST.\n\nExamples:\n"
+               "  fashion_mnist --epochs 1\n"
+               "  pliant run -n 2 -- fashion_mnist --model resnet --batch 32"};
+  app.add_option("--model", options.model, "cnn or resnet")->check(CLI::IsMember({"cnn", "resnet"}))->capture_default_str();
+  app.add_option("--epochs", options.epochs, "passes over the data")->check(CLI::Range(1, 10000))->capture_default_str();
+  app.add_option("--batch", options.batch, "samples per worker and step")->check(CLI::Range(1, 60000))->capture_default_str();
+  app.add_option("--lr", options.lr, "learning rate at the start")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--data", options.data, "folder with the IDX files")->capture_default_str();
+  app.add_option("--seed", options.seed, "of a job of one; under pliant run its --seed decides")->capture_default_str();
+  app.add_flag("--augment", options.augment, "shift and mirror the images");
+  CLI11_PARSE(app, argc, argv);
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  try {
+    train(options);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "fashion_mnist: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

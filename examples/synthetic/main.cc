@@ -1,0 +1,105 @@
+// Measures throughput with a model that does nothing but take time and move bytes.
+//
+//   pliant run -n 2 -- synthetic --parameters 100Mi --compute-ms 20 --sleep
+#include <pliant/pliant.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <thread>
+
+namespace {
+
+struct Options {
+  std::uint64_t parameters = 25 << 20;
+  double compute_ms = 10;
+  bool sleep = false;
+  std::uint64_t batch = 32;
+  std::uint64_t steps = 100;
+  std::uint64_t warmup = 10;
+  int buckets = 8;
+};
+
+using Clock = std::chrono::steady_clock;
+
+/// Takes the time of a forward and backward pass: by work on this core, or by sleeping, as an accelerator would.
+void compute(const Options& options, double share) {
+  auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                std::chrono::duration<double, std::milli>(options.compute_ms * share));
+  if (options.sleep) {
+    std::this_thread::sleep_until(end);
+    return;
+  }
+  volatile double x = 1;
+  while (Clock::now() < end)
+    for (int i = 0; i < 200; ++i) x = std::sqrt(x + 1);
+}
+
+void run(const Options& options) {
+  auto session = pliant::Session::join();
+  session.batch({.local = options.batch});
+  auto count = options.parameters / sizeof(float);
+  auto gradients = session.allocate("gradients", count * sizeof(float));
+  auto values = gradients.input<float>();
+
+  Clock::time_point began = Clock::now();
+  std::vector<double> rates;
+  auto last = began;
+  for (auto step : session.steps({.steps = options.warmup + options.steps})) {
+    // Backward fills one bucket after the other; each is reduced while the next is computed.
+    std::vector<pliant::Reduction<float>> reductions;
+    for (int b = 0; b < options.buckets; ++b) {
+      compute(options, 1.0 / options.buckets);
+      auto first = count * b / options.buckets;
+      auto size = count * (b + 1) / options.buckets - first;
+      for (std::size_t i = first; i < first + size; i += 1024) values[i] = static_cast<float>(session.rank() + 1);
+      if (size) reductions.push_back(session.reduce<float>("bucket" + std::to_string(b), gradients, pliant::Op::mean, first, size));
+    }
+    for (auto& reduction : reductions) reduction.wait();
+    auto now = Clock::now();
+    auto taken = std::chrono::duration<double>(now - last).count();
+    last = now;
+    if (step.index() >= options.warmup) rates.push_back(static_cast<double>(options.batch) / taken);
+    step.log("step_ms", taken * 1e3);
+    if (session.leader() && step.index() % 10 == 9)
+      std::printf("step %4llu  %.1f samples/s per worker\n", static_cast<unsigned long long>(step.index() + 1),
+                  static_cast<double>(options.batch) / taken);
+  }
+  double mean = 0;
+  for (double rate : rates) mean += rate / static_cast<double>(rates.size());
+  double spread = 0;
+  for (double rate : rates) spread += (rate - mean) * (rate - mean) / static_cast<double>(rates.size());
+  mean = session.average("rate", mean);
+  if (session.leader()) {
+    std::printf("samples/s per worker: %.1f +-%.1f\n", mean, 1.96 * std::sqrt(spread));
+    std::printf("total samples/s on %d worker%s: %.1f\n", session.size(), session.size() == 1 ? "" : "s",
+                mean * session.size());
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app{"Measures training throughput with synthetic work.\n\nExamples:\n"
+               "  pliant run -n 2 -- synthetic\n"
+               "  pliant run -n 4 -- synthetic --parameters 104857600 --compute-ms 20 --sleep"};
+  app.add_option("--parameters", options.parameters, "bytes of parameters (as 100MiB or a number)")
+      ->transform(CLI::AsSizeValue(false))->check(CLI::Range(std::uint64_t{4096}, std::uint64_t{16} << 30));
+  app.add_option("--compute-ms", options.compute_ms, "time of a forward and backward pass")->check(CLI::NonNegativeNumber)->capture_default_str();
+  app.add_flag("--sleep", options.sleep, "spend it sleeping instead of working");
+  app.add_option("--batch", options.batch, "samples per worker and step")->check(CLI::Range(1, 1 << 20))->capture_default_str();
+  app.add_option("--steps", options.steps, "measured steps")->check(CLI::Range(1, 1 << 20))->capture_default_str();
+  app.add_option("--warmup", options.warmup, "steps before measuring")->capture_default_str();
+  app.add_option("--buckets", options.buckets, "reductions per step")->check(CLI::Range(1, 1000))->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  try {
+    run(options);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "synthetic: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,196 @@
+// The public classes, thin over session::Core.
+#include <pliant/pliant.h>
+
+#include <cmath>
+#include <exception>
+#include <numbers>
+
+#include "base/hash.h"
+#include "session/core.h"
+
+namespace pliant {
+
+// ---- random streams ----
+
+RandomStream::RandomStream(std::uint64_t seed, std::uint64_t epoch, std::uint64_t step, std::uint64_t slot)
+    : key_(combine(combine(combine(combine(hash_name("stream"), seed), epoch), step), slot)) {}
+
+RandomStream::result_type RandomStream::operator()() { return mix64(key_ + 0x9e3779b97f4a7c15ULL * counter_++); }
+
+double RandomStream::uniform() { return static_cast<double>((*this)() >> 11) * 0x1p-53; }
+
+std::uint64_t RandomStream::below(std::uint64_t limit) {
+  // The high half of a 128-bit product: no division, and a bias below 2^-32 for any limit up to 2^32.
+  __extension__ using Wide = unsigned __int128;
+  return static_cast<std::uint64_t>((static_cast<Wide>((*this)()) * limit) >> 64);
+}
+
+double RandomStream::normal() {
+  double radius = std::sqrt(-2 * std::log(1 - uniform()));
+  return radius * std::cos(2 * std::numbers::pi * uniform());
+}
+
+// ---- state ----
+
+namespace {
+
+template <class T>
+class SpanState final : public State {
+ public:
+  SpanState(std::span<T> values, Role role) : values_(values), role_(role) {}
+  std::vector<StateItem> items() override {
+    return {{"values", kDtypeOf<T>, values_.data(), values_.size(), role_, nullptr}};
+  }
+
+ private:
+  std::span<T> values_;
+  Role role_;
+};
+
+}  // namespace
+
+StatePtr state_of(std::span<float> values, Role role) { return std::make_shared<SpanState<float>>(values, role); }
+StatePtr state_of(std::span<double> values, Role role) { return std::make_shared<SpanState<double>>(values, role); }
+
+// ---- handles ----
+
+std::size_t Region::bytes() const { return bytes_; }
+void* Region::data() { return region_->input(); }
+
+template <class T>
+std::span<const T> Reduction<T>::wait() {
+  core_->wait(operation_);
+  return {plain_ ? plain_ : static_cast<const T*>(operation_->result()), count_};
+}
+
+void Step::log(std::string_view name, double value) { core_->log(name, value); }
+
+Session::Session(std::unique_ptr<session::Core> core) : core_(std::move(core)) {}
+Session::Session(Session&&) noexcept = default;
+Session& Session::operator=(Session&&) noexcept = default;
+Session::~Session() {
+  if (core_ && std::uncaught_exceptions() == 0) core_->leave();
+}
+
+Session Session::join(const JoinOptions& options) { return Session(session::Core::join(options).or_throw()); }
+
+int Session::rank() const { return core_->rank(); }
+int Session::size() const { return core_->size(); }
+std::uint64_t Session::seed() const { return core_->seed(); }
+RandomStream Session::random(std::uint64_t slot) const { return core_->random(slot); }
+
+Session& Session::share(const std::string& name, StatePtr state) {
+  core_->replicas().add(name, std::move(state));
+  return *this;
+}
+
+void Session::batch(const BatchPlan& plan) { core_->set_batch(plan); }
+
+Steps Session::steps(const StepsOptions& options) {
+  core_->start(options);
+  Steps steps;
+  steps.core_ = core_.get();
+  return steps;
+}
+
+const std::map<std::string, double>& Session::averages() const { return core_->averages(); }
+
+Region Session::allocate(const std::string& name, std::size_t bytes) {
+  Region region;
+  region.bytes_ = bytes;
+  region.region_ = core_->group().create_region(name, bytes).or_throw();
+  return region;
+}
+
+template <class T>
+Reduction<T> Session::reduce(const std::string& name, Region& region, Op op, std::size_t first, std::size_t count,
+                             std::optional<double> weight) {
+  auto all = region.bytes() / sizeof(T);
+  Reduction<T> reduction;
+  reduction.core_ = core_.get();
+  reduction.count_ = count ? count : all - std::min(first, all);
+  reduction.operation_ = core_->submit({.name = name,
+                                        .dtype = kDtypeOf<T>,
+                                        .op = op,
+                                        .count = reduction.count_,
+                                        .region = region.region_,
+                                        .offset = first * sizeof(T),
+                                        .weight = weight.value_or(op == Op::weighted_mean ? core_->contribution() : 1)});
+  return reduction;
+}
+
+template <class T>
+Reduction<T> Session::reduce(const std::string& name, std::span<T> values, Op op, std::optional<double> weight) {
+  Reduction<T> reduction;
+  reduction.core_ = core_.get();
+  reduction.count_ = values.size();
+  reduction.plain_ = values.data();
+  reduction.operation_ = core_->submit({.name = name,
+                                        .dtype = kDtypeOf<T>,
+                                        .op = op,
+                                        .count = values.size(),
+                                        .in = values.data(),
+                                        .out = values.data(),
+                                        .weight = weight.value_or(op == Op::weighted_mean ? core_->contribution() : 1)});
+  return reduction;
+}
+
+#define PLIANT_INSTANTIATE(T)                                                                                \
+  template class Reduction<T>;                                                                               \
+  template Reduction<T> Session::reduce<T>(const std::string&, Region&, Op, std::size_t, std::size_t,        \
+                                           std::optional<double>);                                           \
+  template Reduction<T> Session::reduce<T>(const std::string&, std::span<T>, Op, std::optional<double>);
+PLIANT_INSTANTIATE(float)
+PLIANT_INSTANTIATE(double)
+PLIANT_INSTANTIATE(Half)
+PLIANT_INSTANTIATE(BFloat16)
+PLIANT_INSTANTIATE(std::int8_t)
+PLIANT_INSTANTIATE(std::uint8_t)
+PLIANT_INSTANTIATE(std::int32_t)
+PLIANT_INSTANTIATE(std::int64_t)
+#undef PLIANT_INSTANTIATE
+
+double Session::average(const std::string& name, double value, double weight) {
+  return core_->average(name, value, weight);
+}
+
+std::pair<std::uint64_t, std::uint64_t> Session::part(std::uint64_t count) const {
+  auto n = static_cast<std::uint64_t>(size());
+  auto r = static_cast<std::uint64_t>(rank());
+  return {count * r / n, count * (r + 1) / n};
+}
+
+std::uint64_t Session::digest() { return core_->digest(); }
+
+// ---- samples and steps ----
+
+ElasticSampler::ElasticSampler(Session& session, std::uint64_t samples, const SampleOptions& options)
+    : core_(&session.core()) {
+  if (options.local_batch || options.global_batch) core_->set_batch({options.local_batch, options.global_batch});
+  core_->attach_sampler(samples, options.shuffle);
+}
+
+Lease ElasticSampler::next() { return core_->take_lease(); }
+Lease ElasticSampler::peek() const { return core_->next_lease(); }
+std::uint64_t ElasticSampler::epoch() const { return core_->epoch(); }
+std::uint64_t ElasticSampler::steps_per_epoch() const { return core_->steps_per_epoch(); }
+
+Steps::iterator Steps::begin() {
+  iterator first;
+  if (auto step = core_->begin_step()) {
+    first.core_ = core_;
+    first.step_ = *step;
+  }
+  return first;
+}
+
+Steps::iterator& Steps::iterator::operator++() {
+  core_->end_step();
+  if (auto step = core_->begin_step())
+    step_ = *step;
+  else
+    core_ = nullptr;
+  return *this;
+}
+
+}  // namespace pliant

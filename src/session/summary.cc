@@ -1,0 +1,97 @@
+#include "session/summary.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/bytes.h"
+#include "wire/messages.h"
+
+namespace pliant::session {
+
+std::string encode(const SummaryRow& row) {
+  ByteWriter out;
+  for (auto word : {row.step, row.view_hash, row.proposal_hash, row.samples, row.state_digest, row.state_stripe,
+                    row.skipped})
+    out.put(word);
+  out.put(row.step_seconds);
+  auto logs = std::min(row.logs.size(), kMaxLogs);
+  out.put(static_cast<std::uint32_t>(logs));
+  for (std::size_t i = 0; i < logs; ++i) {
+    out.put_text(std::string_view(row.logs[i].name).substr(0, wire::kMaxName));
+    out.put(row.logs[i].value);
+    out.put(row.logs[i].weight);
+  }
+  auto bytes = std::move(out).take();
+  return {bytes.begin(), bytes.end()};
+}
+
+Result<SummaryRow> decode_summary(std::string_view bytes) {
+  ByteReader in({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
+  SummaryRow row;
+  for (auto* word : {&row.step, &row.view_hash, &row.proposal_hash, &row.samples, &row.state_digest,
+                     &row.state_stripe, &row.skipped})
+    *word = in.get<std::uint64_t>();
+  row.step_seconds = in.get<double>();
+  auto logs = in.get<std::uint32_t>();
+  if (logs > kMaxLogs) return Error{Code::protocol, "a summary with too many logs"};
+  for (std::uint32_t i = 0; i < logs && in.ok(); ++i) {
+    LogEntry entry;
+    entry.name = in.get_text(wire::kMaxName);
+    entry.value = in.get<double>();
+    entry.weight = in.get<double>();
+    row.logs.push_back(std::move(entry));
+  }
+  if (!in.finished()) return Error{Code::protocol, "a malformed summary"};
+  return row;
+}
+
+std::string deviants(const std::vector<std::uint64_t>& digests) {
+  std::map<std::uint64_t, std::vector<int>> camps;
+  for (std::size_t rank = 0; rank < digests.size(); ++rank) camps[digests[rank]].push_back(static_cast<int>(rank));
+  if (camps.size() < 2) return {};
+  auto largest = std::max_element(camps.begin(), camps.end(), [](const auto& a, const auto& b) {
+    return a.second.size() < b.second.size();
+  });
+  if (2 * largest->second.size() <= digests.size()) {
+    std::vector<std::string> groups;
+    for (const auto& [digest, ranks] : camps) groups.push_back(fmt::format("{}", fmt::join(ranks, ", ")));
+    return fmt::format("ranks differ: {}", fmt::join(groups, " | "));
+  }
+  std::vector<int> others;
+  for (const auto& [digest, ranks] : camps)
+    if (digest != largest->first) others.insert(others.end(), ranks.begin(), ranks.end());
+  std::sort(others.begin(), others.end());
+  return fmt::format("{} {} from ranks {}", others.size() == 1 ? "rank" : "ranks",
+                     fmt::format("{} {}", fmt::join(others, ", "), others.size() == 1 ? "deviates" : "deviate"),
+                     fmt::join(largest->second, ", "));
+}
+
+Result<Summary> fold(const std::vector<SummaryRow>& rows) {
+  std::vector<std::uint64_t> digests;
+  Summary summary;
+  std::map<std::string, std::pair<double, double>> sums;
+  for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+    const auto& row = rows[rank];
+    if (row.step != rows[0].step || row.view_hash != rows[0].view_hash)
+      return Error{Code::mismatch, fmt::format("rank 0 closes step {}, rank {} closes step {}", rows[0].step, rank,
+                                               row.step)};
+    digests.push_back(row.state_digest);
+    summary.samples += row.samples;
+    for (const auto& log : row.logs) {
+      auto& [sum, weight] = sums[log.name];
+      sum += log.value * log.weight;
+      weight += log.weight;
+    }
+  }
+  if (auto text = deviants(digests); !text.empty())
+    return Error{Code::diverged,
+                 fmt::format("replicas are no longer identical before step {}: {} (stripe {} of the shared state)",
+                             rows[0].step, text, rows[0].state_stripe)};
+  for (const auto& [name, sum] : sums)
+    if (sum.second > 0) summary.averages[name] = sum.first / sum.second;
+  return summary;
+}
+
+}  // namespace pliant::session

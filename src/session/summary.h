@@ -1,0 +1,50 @@
+// The summary: the few control words that close every step's reduction. Each worker writes one row; all read all of
+// them and fold them in rank order, so that everybody comes to the same conclusion.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+
+namespace pliant::session {
+
+inline constexpr std::size_t kMaxLogs = 24;
+
+struct LogEntry {
+  std::string name;
+  double value = 0;
+  double weight = 0;
+};
+
+struct SummaryRow {
+  std::uint64_t step = 0;
+  std::uint64_t view_hash = 0;
+  std::uint64_t proposal_hash = 0;   ///< of the newest view this member knows of; 0: none
+  std::uint64_t samples = 0;         ///< contributed to this step
+  std::uint64_t state_digest = 0;    ///< of the stripe of state that is due, after the previous step
+  std::uint64_t state_stripe = 0;
+  std::uint64_t skipped = 0;         ///< steps skipped so far because of non-finite gradients
+  double step_seconds = 0;           ///< this worker's previous step
+  std::vector<LogEntry> logs;        ///< of the previous step
+};
+
+std::string encode(const SummaryRow& row);
+Result<SummaryRow> decode_summary(std::string_view bytes);
+
+/// What all rows say together.
+struct Summary {
+  std::uint64_t samples = 0;
+  std::map<std::string, double> averages;
+};
+/// Folds rows in rank order. Code::diverged if digests differ (named from three workers on), Code::mismatch if steps do.
+Result<Summary> fold(const std::vector<SummaryRow>& rows);
+
+/// Who deviates: "rank 2 deviates from ranks 0, 1", or that two differ; empty if all are equal.
+std::string deviants(const std::vector<std::uint64_t>& digests);
+
+}  // namespace pliant::session

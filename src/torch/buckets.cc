@@ -1,0 +1,249 @@
+#include "torch/buckets.h"
+
+#include <cmath>
+#include <cstring>
+#include <numeric>
+
+#include "collective/kernels.h"
+
+namespace pliant::adapter {
+namespace {
+
+constexpr std::size_t kAlign = 64;             // slots begin on cache lines
+constexpr std::size_t kStreamFrom = 1 << 20;   // gradients from this size on are moved past the caches
+
+std::size_t slot_bytes(const torch::Tensor& parameter) {
+  return net::round_up(std::max<std::size_t>(parameter.numel() * parameter.element_size(), 1), kAlign);
+}
+
+torch::Tensor view_at(std::byte* at, const torch::Tensor& like) {
+  auto options = torch::TensorOptions().dtype(like.dtype());
+  if (like.is_non_overlapping_and_dense()) return torch::from_blob(at, like.sizes(), like.strides(), options);
+  return torch::from_blob(at, like.sizes(), options);
+}
+
+}  // namespace
+
+Dtype dtype_of(const torch::Tensor& tensor) {
+  switch (tensor.scalar_type()) {
+    case torch::kFloat32:
+      return Dtype::f32;
+    case torch::kFloat64:
+      return Dtype::f64;
+    case torch::kFloat16:
+      return Dtype::f16;
+    case torch::kBFloat16:
+      return Dtype::bf16;
+    case torch::kInt8:
+      return Dtype::i8;
+    case torch::kUInt8:
+    case torch::kBool:
+      return Dtype::u8;
+    case torch::kInt32:
+      return Dtype::i32;
+    case torch::kInt64:
+      return Dtype::i64;
+    default:
+      throw Failure(Code::invalid, std::string("tensors of type ") + torch::toString(tensor.scalar_type()) +
+                                       " cannot be shared");
+  }
+}
+
+Buckets::Buckets(session::Core& core, std::vector<torch::Tensor> parameters, const OptimizerOptions& options)
+    : core_(core), options_(options), parameters_(std::move(parameters)), slots_(parameters_.size()) {
+  std::map<Dtype, std::size_t> bytes;
+  for (const auto& parameter : parameters_) {
+    if (!parameter.device().is_cpu()) throw Failure(Code::invalid, "parameters must be in host memory");
+    bytes[dtype_of(parameter)] += slot_bytes(parameter);
+  }
+  for (auto [dtype, size] : bytes)
+    regions_[dtype] =
+        core_.group().create_region("gradients/" + std::string(name_of(dtype)), size).or_throw();
+  used_ = core_.group().create_region("gradients/used", parameters_.size()).or_throw();
+  // Backward meets the last layer first.
+  std::vector<std::size_t> order(parameters_.size());
+  std::iota(order.rbegin(), order.rend(), 0);
+  lay_out(order);
+}
+
+void Buckets::lay_out(const std::vector<std::size_t>& order) {
+  std::map<Dtype, std::size_t> end;
+  std::map<Dtype, std::size_t> open;  // the bucket being filled, per type
+  buckets_.clear();
+  for (auto index : order) {
+    const auto& parameter = parameters_[index];
+    auto dtype = dtype_of(parameter);
+    auto at = open.find(dtype);
+    if (at == open.end() || end[dtype] - buckets_[at->second].begin >= options_.bucket_bytes) {
+      Bucket bucket;
+      bucket.name = "gradients/" + std::string(name_of(dtype)) + "/" + std::to_string(layout_) + "." +
+                    std::to_string(buckets_.size());
+      bucket.dtype = dtype;
+      bucket.region = regions_.at(dtype);
+      bucket.begin = end[dtype];
+      at = open.insert_or_assign(dtype, buckets_.size()).first;
+      buckets_.push_back(std::move(bucket));
+    }
+    auto& bucket = buckets_[at->second];
+    auto& slot = slots_[index];
+    slot.bucket = at->second;
+    slot.offset = end[dtype];
+    slot.own = view_at(bucket.region->input() + slot.offset, parameter);
+    for (int which : {0, 1}) slot.mean[which] = view_at(bucket.region->result(which) + slot.offset, parameter);
+    end[dtype] += slot_bytes(parameter);
+    bucket.members.push_back(index);
+    bucket.count = (end[dtype] - bucket.begin) / size_of(dtype);
+  }
+  // The padding between slots is reduced with the rest: make it harmless.
+  for (auto& [dtype, region] : regions_) std::memset(region->input(), 0, region->bytes());
+  reset();
+}
+
+void Buckets::reset() {
+  for (auto& slot : slots_) {
+    slot.passes = 0;
+    slot.ready = false;
+  }
+  for (auto& bucket : buckets_) {
+    bucket.missing = bucket.members.size();
+    bucket.operation.reset();
+  }
+  used_operation_.reset();
+}
+
+bool Buckets::is_own(std::size_t index) const {
+  const auto& grad = parameters_[index].grad();
+  return grad.defined() && !grad.is_sparse() && grad.data_ptr() == slots_[index].own.data_ptr();
+}
+
+void Buckets::move_in(std::size_t index) {
+  auto& slot = slots_[index];
+  auto& grad = parameters_[index].mutable_grad();
+  if (is_own(index)) return;
+  if (grad.is_sparse()) throw Failure(Code::invalid, "sparse gradients cannot be reduced");
+  auto bytes = static_cast<std::size_t>(grad.numel()) * grad.element_size();
+  if (grad.strides() == slot.own.strides() && grad.is_non_overlapping_and_dense())
+    collective::copy(slot.own.data_ptr(), grad.data_ptr(), bytes, bytes >= kStreamFrom);
+  else
+    slot.own.copy_(grad.detach());
+  grad = slot.own;
+}
+
+void Buckets::ready(std::size_t index) {
+  auto& slot = slots_[index];
+  if (slot.ready)
+    throw Failure(Code::invalid,
+                  "backward() ran more often before step() than OptimizerOptions::accumulate allows (" +
+                      std::to_string(options_.accumulate) + ")");
+  move_in(index);
+  if (++slot.passes < options_.accumulate) return;
+  slot.ready = true;
+  if (!order_learned_) seen_order_.push_back(index);
+  auto& bucket = buckets_[slot.bucket];
+  if (--bucket.missing == 0) submit(bucket);
+}
+
+void Buckets::submit(Bucket& bucket) {
+  // The gradient of `accumulate` passes is their sum: the factor that makes it a mean cancels out of the weights of a
+  // weighted mean, so it is applied here, once, if there is one.
+  if (options_.accumulate > 1)
+    for (auto index : bucket.members) slots_[index].own.div_(options_.accumulate);
+  bucket.operation = core_.submit({.name = bucket.name,
+                                   .dtype = bucket.dtype,
+                                   .op = Op::weighted_mean,
+                                   .count = bucket.count,
+                                   .region = bucket.region,
+                                   .offset = bucket.begin,
+                                   .weight = core_.contribution(),
+                                   .squares = true});
+}
+
+void Buckets::submit_rest() {
+  auto* used = reinterpret_cast<std::uint8_t*>(used_->input());
+  for (std::size_t index = 0; index < slots_.size(); ++index) {
+    auto& slot = slots_[index];
+    // Without a hook's call there may still be a gradient: of fewer passes than allowed, set by hand, or of a
+    // parameter that was frozen when the hooks were made.
+    bool has = slot.ready || parameters_[index].grad().defined();
+    used[index] = has ? 1 : 0;
+    if (slot.ready) continue;
+    if (has)
+      move_in(index);
+    else
+      std::memset(slot.own.data_ptr(), 0, slot.own.numel() * slot.own.element_size());
+    slot.ready = true;
+    if (!order_learned_) seen_order_.push_back(index);
+    auto& bucket = buckets_[slot.bucket];
+    if (--bucket.missing == 0) submit(bucket);
+  }
+  used_operation_ = core_.submit({.name = "gradients/used",
+                                  .dtype = Dtype::u8,
+                                  .op = Op::max,
+                                  .count = slots_.size(),
+                                  .region = used_,
+                                  .caller_waits = true});
+}
+
+bool Buckets::wait() {
+  squared_norm_ = 0;
+  for (auto& bucket : buckets_) {
+    core_.wait(bucket.operation);
+    squared_norm_ += bucket.operation->squares();
+  }
+  core_.wait(used_operation_);
+  const auto* used = static_cast<const std::uint8_t*>(used_operation_->result());
+  for (std::size_t index = 0; index < slots_.size(); ++index) slots_[index].used_by_anyone = used[index] != 0;
+  return std::isfinite(squared_norm_);
+}
+
+torch::Tensor& Buckets::mean_of(std::size_t index) {
+  auto& slot = slots_[index];
+  auto& bucket = buckets_[slot.bucket];
+  bool second = bucket.operation->result() == bucket.region->result(1) + bucket.begin;
+  return slot.mean[second ? 1 : 0];
+}
+
+void Buckets::show_mean() {
+  for (std::size_t index = 0; index < slots_.size(); ++index) {
+    auto& grad = parameters_[index].mutable_grad();
+    if (slots_[index].used_by_anyone)
+      grad = mean_of(index);
+    else
+      grad.reset();
+  }
+}
+
+void Buckets::copy_mean(double factor) {
+  for (std::size_t index = 0; index < slots_.size(); ++index) {
+    auto& grad = parameters_[index].mutable_grad();
+    if (slots_[index].used_by_anyone)
+      grad = mean_of(index) * factor;
+    else
+      grad.reset();
+  }
+}
+
+void Buckets::show_own() {
+  for (std::size_t index = 0; index < slots_.size(); ++index)
+    if (parameters_[index].grad().defined()) parameters_[index].mutable_grad() = slots_[index].own;
+}
+
+void Buckets::learn_order() {
+  if (order_learned_) return;
+  order_learned_ = true;
+  std::vector<std::int32_t> order(seen_order_.begin(), seen_order_.end());
+  order.resize(slots_.size());
+  core_.wait(core_.submit({.name = "gradients/order",
+                           .dtype = Dtype::i32,
+                           .op = Op::sum,
+                           .count = order.size(),
+                           .in = order.data(),
+                           .out = order.data(),
+                           .weight = core_.rank() == 0 ? 1.0 : 0.0,
+                           .caller_waits = true}));
+  ++layout_;
+  lay_out({order.begin(), order.end()});
+  for (auto& parameter : parameters_) parameter.mutable_grad().reset();
+}
+
+}  // namespace pliant::adapter

@@ -1,0 +1,86 @@
+// Gradients in buckets: contiguous blocks of registered memory that are reduced as soon as they are full.
+#pragma once
+
+#include <pliant/torch.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collective/group.h"
+#include "session/core.h"
+
+namespace pliant::adapter {
+
+/// Threads: one at a time. backward() on CPU tensors runs its hooks on the thread that called it.
+class Buckets {
+ public:
+  Buckets(session::Core& core, std::vector<torch::Tensor> parameters, const OptimizerOptions& options);
+
+  std::size_t size() const { return parameters_.size(); }
+  torch::Tensor& parameter(std::size_t index) { return parameters_[index]; }
+
+  /// Parameter `index` has got a gradient in .grad(): moves it into its bucket, and submits the bucket if that was the
+  /// last one missing.
+  void ready(std::size_t index);
+  /// Submits what backward did not fill: unused parameters count as zeros.
+  void submit_rest();
+  /// Waits for all of it. True if the sum of squares is finite.
+  bool wait();
+  double squared_norm() const { return squared_norm_; }
+
+  /// Points every .grad() at the mean (shared, read-only memory), or at private copies of it times `factor`.
+  /// Parameters that no worker used get none.
+  void show_mean();
+  void copy_mean(double factor);
+  /// Points every .grad() that was shown a mean back at this worker's own memory.
+  void show_own();
+  /// Makes ready for the next backward pass.
+  void reset();
+  /// After the first step: adopts the order in which rank 0's gradients became ready. Collective.
+  void learn_order();
+
+ private:
+  struct Slot {
+    std::size_t bucket = 0;
+    std::size_t offset = 0;  // bytes in the bucket's region
+    torch::Tensor own;       // views of registered memory with the parameter's shape
+    torch::Tensor mean[2];
+    int passes = 0;
+    bool ready = false;
+    bool used_by_anyone = true;
+  };
+  struct Bucket {
+    std::string name;
+    Dtype dtype = Dtype::f32;
+    std::shared_ptr<collective::Region> region;
+    std::size_t begin = 0, count = 0;  // bytes, elements
+    std::vector<std::size_t> members;
+    std::size_t missing = 0;
+    collective::OperationHandle operation;
+  };
+  void lay_out(const std::vector<std::size_t>& order);
+  void submit(Bucket& bucket);
+  void move_in(std::size_t index);
+  bool is_own(std::size_t index) const;
+  torch::Tensor& mean_of(std::size_t index);
+
+  session::Core& core_;
+  const OptimizerOptions options_;
+  std::vector<torch::Tensor> parameters_;
+  std::map<Dtype, std::shared_ptr<collective::Region>> regions_;
+  std::shared_ptr<collective::Region> used_;  // one byte per parameter: did anybody use it?
+  collective::OperationHandle used_operation_;
+  std::vector<Slot> slots_;      // by parameter
+  std::vector<Bucket> buckets_;  // in the order in which they are expected to fill
+  std::vector<std::size_t> seen_order_;
+  bool order_learned_ = false;
+  int layout_ = 0;
+  double squared_norm_ = 0;
+};
+
+/// The reducible type of a tensor; Failure for types that cannot be reduced.
+Dtype dtype_of(const torch::Tensor& tensor);
+
+}  // namespace pliant::adapter

@@ -1,0 +1,157 @@
+#include <pliant/torch.h>
+
+#include <cmath>
+#include <set>
+
+#include "base/log.h"
+#include "torch/buckets.h"
+
+namespace pliant {
+namespace {
+
+using adapter::Buckets;
+
+/// Calls back when a parameter's gradient was accumulated.
+class ReadyHook final : public torch::autograd::FunctionPostHook {
+ public:
+  explicit ReadyHook(std::function<void()> call) : call_(std::move(call)) {}
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
+                                            const torch::autograd::variable_list& /*inputs*/) override {
+    call_();
+    return outputs;
+  }
+
+ private:
+  std::function<void()> call_;
+};
+
+std::vector<torch::Tensor> parameters_of(torch::optim::Optimizer& optimizer) {
+  std::vector<torch::Tensor> parameters;
+  std::set<const void*> seen;
+  for (auto& group : optimizer.param_groups())
+    for (auto& parameter : group.params())
+      if (seen.insert(parameter.unsafeGetTensorImpl()).second) parameters.push_back(parameter);  // tied ones once
+  if (parameters.empty()) throw Failure(Code::invalid, "the optimizer has no parameters");
+  return parameters;
+}
+
+}  // namespace
+
+class DistributedOptimizer::Impl {
+ public:
+  Impl(session::Core& core, torch::optim::Optimizer& optimizer, const OptimizerOptions& options)
+      : core_(core),
+        inner_(optimizer),
+        options_(options),
+        buckets_(core, parameters_of(optimizer), options),
+        hooked_(buckets_.size()) {
+    if (options_.local_batch) core_.set_batch({options_.local_batch, 0});
+    on_step_ = std::make_shared<std::function<void()>>([this] { begin_step(); });
+    core_.at_step_begin(on_step_);
+    hook_new();
+  }
+
+  ~Impl() { *alive_ = false; }  // hooks stay in the graph's nodes and may outlive this
+
+  void zero_grad() {
+    for (std::size_t i = 0; i < buckets_.size(); ++i) buckets_.parameter(i).mutable_grad().reset();
+  }
+
+  void synchronize() {
+    if (synchronized_) return;
+    buckets_.submit_rest();
+    finite_ = buckets_.wait();
+    buckets_.copy_mean(1);
+    synchronized_ = true;
+  }
+
+  void step() {
+    if (!synchronized_) buckets_.submit_rest();
+    core_.close_step();
+    if (!synchronized_) finite_ = buckets_.wait();
+    norm_ = std::sqrt(buckets_.squared_norm());
+    if (!finite_ && options_.skip_non_finite) {
+      core_.count_skipped();
+      if (core_.rank() == 0) log::warn("step {} is left out: its mean gradient is not finite", core_.step());
+    } else {
+      apply();
+    }
+    if (synchronized_)
+      zero_grad();
+    else
+      buckets_.show_own();
+    buckets_.reset();
+    buckets_.learn_order();
+    hook_new();
+    synchronized_ = false;
+  }
+
+  double norm() const { return norm_; }
+  session::Core& core() { return core_; }
+  torch::optim::Optimizer& inner() { return inner_; }
+
+ private:
+  void begin_step() {
+    if (!options_.seed_random) return;
+    auto generator = at::globalContext().defaultGenerator(at::kCPU);
+    std::lock_guard lock(generator.mutex());
+    generator.set_current_seed(core_.random(static_cast<std::uint64_t>(core_.rank())).key());
+  }
+
+  void apply() {
+    double factor = options_.clip_norm > 0 && norm_ > options_.clip_norm ? options_.clip_norm / norm_ : 1;
+    if (synchronized_) {
+      if (factor != 1) {
+        torch::NoGradGuard no_grad;
+        for (std::size_t i = 0; i < buckets_.size(); ++i)
+          if (auto& grad = buckets_.parameter(i).mutable_grad(); grad.defined()) grad.mul_(factor);
+      }
+    } else if (factor == 1) {
+      buckets_.show_mean();
+    } else {
+      buckets_.copy_mean(factor);
+    }
+    inner_.step();
+  }
+
+  /// Hooks every parameter that needs a gradient and has no hook yet: frozen ones may thaw later.
+  void hook_new() {
+    for (std::size_t i = 0; i < buckets_.size(); ++i) {
+      if (hooked_[i] || !buckets_.parameter(i).requires_grad()) continue;
+      hooked_[i] = torch::autograd::impl::grad_accumulator(buckets_.parameter(i));
+      hooked_[i]->add_post_hook(std::make_unique<ReadyHook>([this, i, alive = alive_] {
+        if (*alive) buckets_.ready(i);
+      }));
+    }
+  }
+
+  session::Core& core_;
+  torch::optim::Optimizer& inner_;
+  const OptimizerOptions options_;
+  Buckets buckets_;
+  std::vector<std::shared_ptr<torch::autograd::Node>> hooked_;  // held: an accumulator dies with its last owner
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // shared with the hooks
+  std::shared_ptr<std::function<void()>> on_step_;
+  bool synchronized_ = false;
+  bool finite_ = true;
+  double norm_ = 0;
+};
+
+DistributedOptimizer::DistributedOptimizer(Session& session, torch::optim::Optimizer& optimizer,
+                                           const OptimizerOptions& options) {
+  if (dynamic_cast<torch::optim::LBFGS*>(&optimizer))
+    throw Failure(Code::invalid, "LBFGS evaluates a closure several times per step; a distributed step has one gradient");
+  if (options.accumulate < 1) throw Failure(Code::invalid, "accumulate must be at least 1");
+  if (options.bucket_bytes == 0) throw Failure(Code::invalid, "bucket_bytes must be at least 1");
+  impl_ = std::make_unique<Impl>(session.core(), optimizer, options);
+}
+
+DistributedOptimizer::~DistributedOptimizer() = default;
+void DistributedOptimizer::zero_grad() { impl_->zero_grad(); }
+void DistributedOptimizer::synchronize() { impl_->synchronize(); }
+void DistributedOptimizer::step() { impl_->step(); }
+double DistributedOptimizer::gradient_norm() const { return impl_->norm(); }
+std::uint64_t DistributedOptimizer::skipped() const { return impl_->core().skipped(); }
+torch::optim::Optimizer& DistributedOptimizer::inner() { return impl_->inner(); }
+
+}  // namespace pliant

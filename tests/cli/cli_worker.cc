@@ -1,0 +1,159 @@
+// A worker that does what its arguments say, one after the other. It speaks the coordinator's protocol over net/socket,
+// as a real worker does.
+//
+//   only=K ... all     what is between is for worker K alone
+//   join               joins and waits for the view; exits with 9 if it is refused
+//   falter             asks to join and hangs up
+//   wrong=WHAT         will ask with a wrong job, id or address
+//   steps=N            sends N progress reports, 10 ms apart
+//   complain=K         blames rank K
+//   await=K            waits until rank K's process has ended
+//   wait=FILE          waits until the file exists
+//   touch=FILE         makes the file
+//   out=TEXT err=TEXT  writes a line
+//   stubborn           ignores SIGTERM
+//   forever            sleeps until it is killed
+//   exit=N kill=N      ends with that code, or by that signal
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <string>
+#include <thread>
+#include <variant>
+
+#include "base/fd.h"
+#include "base/system.h"
+#include "net/socket.h"
+#include "wire/messages.h"
+
+namespace {
+
+using namespace std::chrono_literals;
+using pliant::env;
+namespace net = pliant::net;
+namespace wire = pliant::wire;
+
+class Worker {
+ public:
+  void run(const std::string& verb, const std::string& value);
+  int id() const { return id_; }
+
+ private:
+  void ask();
+  void join();
+  void report(int steps);
+  void await(int rank) const;
+
+  int id_ = std::atoi(env("PLIANT_WORKER").value_or("0").c_str());
+  std::string wrong_;
+  pliant::Fd socket_;
+  wire::ViewNotice view_;
+};
+
+void Worker::ask() {
+  socket_ = net::connect_to(env("PLIANT_COORDINATOR").value()).or_throw();
+  wire::Join request{env("PLIANT_JOB").value(),
+                     static_cast<std::uint64_t>(id_),
+                     getpid(),
+                     fmt::format("@test/{}", getpid()),
+                     0,
+                     "test"};
+  if (wrong_ == "job") request.job = "another";
+  if (wrong_ == "id") request.id = 7;
+  if (wrong_ == "address") request.address = std::string(120, 'a');
+  net::send(socket_, request).or_throw();
+}
+
+void Worker::join() {
+  ask();
+  auto answer = net::receive_within(socket_, 10min).or_throw().message;
+  if (const auto* refusal = std::get_if<wire::Refusal>(&answer)) {
+    fmt::print(stderr, "refused: {}\n", refusal->reason);
+    std::exit(9);
+  }
+  view_ = std::get<wire::ViewNotice>(answer);
+}
+
+void Worker::report(int steps) {
+  for (int step = 1; step <= steps; ++step) {
+    wire::Progress progress;
+    progress.step = static_cast<std::uint64_t>(step);
+    progress.steps = static_cast<std::uint64_t>(steps);
+    progress.epoch = 1;
+    progress.epochs = 2;
+    progress.samples = progress.step * 64;
+    progress.samples_per_second = 1234;
+    progress.loss = 0.25;
+    [[maybe_unused]] auto sent = net::send(socket_, progress);
+    std::this_thread::sleep_for(10ms);
+  }
+}
+
+void Worker::await(int rank) const {
+  auto pid = view_.members.at(static_cast<std::size_t>(rank)).pid;
+  pliant::Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  pollfd waiting{pidfd.get(), POLLIN, 0};
+  if (pidfd) poll(&waiting, 1, -1);
+}
+
+void Worker::run(const std::string& verb, const std::string& value) {
+  std::map<std::string, std::function<void()>> verbs = {
+      {"join", [&] { join(); }},
+      {"falter",
+       [&] {
+         ask();
+         socket_.reset();
+       }},
+      {"wrong", [&] { wrong_ = value; }},
+      {"steps", [&] { report(std::stoi(value)); }},
+      {"complain",
+       [&] {
+         net::send(socket_, wire::Complaint{static_cast<std::uint32_t>(std::stoul(value)), "lost it"}).or_throw();
+       }},
+      {"await", [&] { await(std::stoi(value)); }},
+      {"wait",
+       [&] {
+         while (!std::filesystem::exists(value)) std::this_thread::sleep_for(5ms);
+       }},
+      {"touch", [&] { std::ofstream file(value); }},
+      {"out", [&] { fmt::print("{}\n", value), std::fflush(stdout); }},
+      {"err", [&] { fmt::print(stderr, "{}\n", value); }},
+      {"stubborn", [&] { std::signal(SIGTERM, SIG_IGN); }},
+      {"forever",
+       [&] {
+         for (;;) pause();
+       }},
+      {"exit", [&] { _exit(std::stoi(value)); }},
+      {"kill", [&] { kill(getpid(), std::stoi(value)); }},
+  };
+  verbs.at(verb)();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Worker worker;
+  bool mine = true;
+  for (int i = 1; i < argc; ++i) {
+    std::string word = argv[i];
+    auto cut = word.find('=');
+    auto verb = word.substr(0, cut);
+    auto value = cut == std::string::npos ? std::string() : word.substr(cut + 1);
+    if (verb == "only")
+      mine = std::stoi(value) == worker.id();
+    else if (verb == "all")
+      mine = true;
+    else if (mine)
+      worker.run(verb, value);
+  }
+  return 0;
+}

@@ -1,0 +1,158 @@
+#include "cli/harness.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+#include <utility>
+
+namespace pliant::cli_test {
+namespace {
+
+namespace fs = std::filesystem;
+using namespace std::chrono_literals;
+
+std::vector<char*> pointers(const Words& words) {
+  std::vector<char*> list;
+  for (const auto& word : words) list.push_back(const_cast<char*>(word.c_str()));
+  list.push_back(nullptr);
+  return list;
+}
+
+int open_output(const std::string& path) { return open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600); }
+
+}  // namespace
+
+bool eventually(const std::function<bool()>& holds, std::chrono::seconds limit) {
+  auto end = std::chrono::steady_clock::now() + limit;
+  while (!holds()) {
+    if (std::chrono::steady_clock::now() > end) return false;
+    std::this_thread::sleep_for(5ms);
+  }
+  return true;
+}
+
+bool process_runs(pid_t pid) {
+  auto stat = read_all(fmt::format("/proc/{}/stat", pid));
+  auto end = stat.rfind(')');
+  return end != std::string::npos && end + 2 < stat.size() && stat[end + 2] != 'Z' && stat[end + 2] != 'X';
+}
+
+std::string read_all(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+std::size_t lines_in(const std::string& text) {
+  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
+Command::Command(const Words& words, const Words& env, const std::string& stem, int terminal) : stem_(stem) {
+  auto argv = pointers(words);
+  auto variables = pointers(env);
+  int out = terminal >= 0 ? terminal : open_output(stem + ".out");
+  int err = terminal >= 0 ? terminal : open_output(stem + ".err");
+  pid_ = fork();
+  if (pid_ == 0) {
+    for (int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::signal(number, SIG_DFL);
+    dup2(out, STDOUT_FILENO);
+    dup2(err, STDERR_FILENO);
+    syscall(SYS_close_range, 3, ~0U, 0);  // what the test itself inherited
+    execve(argv[0], argv.data(), variables.data());
+    _exit(125);
+  }
+  if (terminal >= 0) return;
+  close(out);
+  close(err);
+}
+
+Command::Command(Command&& other) noexcept
+    : pid_(std::exchange(other.pid_, -1)), stem_(std::move(other.stem_)), status_(other.status_) {}
+
+Command::~Command() {
+  if (pid_ < 0 || status_) return;
+  kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+}
+
+void Command::signal(int number) const {
+  if (pid_ > 0 && !status_) kill(pid_, number);
+}
+
+bool Command::finished() {
+  int raw = 0;
+  if (status_ || waitpid(pid_, &raw, WNOHANG) != pid_) return status_.has_value();
+  status_ = WIFSIGNALED(raw) ? 128 + WTERMSIG(raw) : WEXITSTATUS(raw);
+  return true;
+}
+
+Outcome Command::wait() {
+  EXPECT_TRUE(eventually([&] { return finished(); }, 100s)) << "does not end; so far: " << out() << err();
+  return {status_.value_or(-1), out(), err()};
+}
+
+void CliTest::SetUp() {
+  auto pattern = (fs::temp_directory_path() / "pliant-cli-XXXXXX").string();
+  ASSERT_NE(mkdtemp(pattern.data()), nullptr);
+  dir_ = pattern;
+}
+
+void CliTest::TearDown() {
+  std::error_code ignored;
+  if (fs::exists(base(), ignored))
+    for (const auto& job : fs::directory_iterator(base(), ignored))
+      run({"stop", "--force", job.path().filename().string()});
+  fs::remove_all(dir_, ignored);
+}
+
+Command CliTest::start(const Words& words, const Words& more_env, int terminal) {
+  Words all = {PLIANT_BINARY};
+  all.insert(all.end(), words.begin(), words.end());
+  Words env = {"PATH=/usr/local/bin:/usr/bin:/bin", "TERM=xterm", "PLIANT_DIR=" + base()};
+  for (const char* name : {"ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"})
+    if (const char* value = std::getenv(name)) env.push_back(fmt::format("{}={}", name, value));
+  env.insert(env.begin(), more_env.begin(), more_env.end());  // of two, the first counts
+  return {all, env, path(fmt::format("command-{}", commands_++)), terminal};
+}
+
+Command CliTest::start_workers(const Words& flags, const Words& script, const Words& more_env) {
+  Words all = {"run"};
+  all.insert(all.end(), flags.begin(), flags.end());
+  all.emplace_back(PLIANT_CLI_WORKER);
+  all.insert(all.end(), script.begin(), script.end());
+  return start(all, more_env);
+}
+
+nlohmann::json CliTest::read_json(const std::string& job, const std::string& file) const {
+  return nlohmann::json::parse(read_all(base() + "/" + job + "/" + file), nullptr, false);
+}
+
+std::vector<pid_t> CliTest::wait_for_workers(const std::string& job, int count) {
+  std::vector<pid_t> pids;
+  EXPECT_TRUE(eventually([&] {
+    auto record = read_json(job);
+    if (!record.is_object() || record["workers"].size() != static_cast<std::size_t>(count)) return false;
+    for (const auto& worker : record["workers"]) pids.push_back(worker["pid"]);
+    return true;
+  })) << "job "
+      << job << " does not start";
+  return pids;
+}
+
+bool CliTest::nothing_left() const {
+  std::error_code ignored;
+  return !fs::exists(base(), ignored) || fs::is_empty(base(), ignored);
+}
+
+}  // namespace pliant::cli_test

@@ -1,0 +1,82 @@
+// Runs the real `pliant` in a directory of the test's own, and looks at what it does.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <sys/types.h>
+
+#include <chrono>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace pliant::cli_test {
+
+using Words = std::vector<std::string>;
+
+/// What a finished command left.
+struct Outcome {
+  int status = -1;  ///< as a shell reports it
+  std::string out;
+  std::string err;
+};
+
+/// Polls until it holds. Generous: a slow machine is no reason to fail.
+bool eventually(const std::function<bool()>& holds, std::chrono::seconds limit = std::chrono::seconds(60));
+/// False for a zombie.
+bool process_runs(pid_t pid);
+std::string read_all(const std::string& path);
+std::size_t lines_in(const std::string& text);
+
+/// A started command. Destroying it kills it, should it still run.
+class Command {
+ public:
+  /// Runs `words` with exactly this environment; output goes to files `<stem>.out` and `<stem>.err`, unless `terminal`
+  /// is a descriptor to use for both.
+  Command(const Words& words, const Words& env, const std::string& stem, int terminal = -1);
+  Command(Command&& other) noexcept;
+  ~Command();
+
+  pid_t pid() const { return pid_; }
+  void signal(int number) const;
+  std::string out() const { return read_all(stem_ + ".out"); }
+  std::string err() const { return read_all(stem_ + ".err"); }
+  bool finished();
+  /// Fails the test if it takes too long.
+  Outcome wait();
+
+ private:
+  pid_t pid_ = -1;
+  std::string stem_;
+  std::optional<int> status_;
+};
+
+class CliTest : public ::testing::Test {
+ protected:
+  void SetUp() override;
+  /// Ends whatever jobs of this test still run.
+  void TearDown() override;
+
+  Command start(const Words& words, const Words& more_env = {}, int terminal = -1);
+  Outcome run(const Words& words, const Words& more_env = {}) { return start(words, more_env).wait(); }
+  /// `pliant run FLAGS cli_worker SCRIPT`.
+  Command start_workers(const Words& flags, const Words& script, const Words& more_env = {});
+  Outcome run_workers(const Words& flags, const Words& script) { return start_workers(flags, script).wait(); }
+
+  /// A path inside the test's directory.
+  std::string path(const std::string& name) const { return dir_ + "/" + name; }
+  std::string base() const { return path("jobs"); }
+  /// job.json or status.json of a job; null if it is not there.
+  nlohmann::json read_json(const std::string& job, const std::string& file = "job.json") const;
+  /// Waits until all workers of the job were started and returns their pids.
+  std::vector<pid_t> wait_for_workers(const std::string& job, int count);
+  /// True if no job directory is left.
+  bool nothing_left() const;
+
+ private:
+  std::string dir_;
+  int commands_ = 0;
+};
+
+}  // namespace pliant::cli_test

@@ -1,0 +1,160 @@
+#include "apps/pliant/job_dir.h"
+
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "base/system.h"
+
+namespace pliant::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+class JobDirTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    base_ = fs::temp_directory_path() / "pliant-jobs-XXXXXX";
+    ASSERT_NE(mkdtemp(base_.data()), nullptr);
+  }
+  void TearDown() override { fs::remove_all(base_); }
+  JobRecord record(const std::string& name) const {
+    return {name, "/bin/true", {"true", "\xff"}, this_process(), {{this_process(), "o", "e"}}, 12.5, 3, base_};
+  }
+  /// A process that has ended: a pid that is no longer anybody's, or somebody else's.
+  static ProcessId dead_process() {
+    auto pid = fork();
+    if (pid == 0) pause();
+    ProcessId id{pid, start_time_of(pid).value_or(0)};
+    kill(pid, SIGKILL);
+    waitpid(pid, nullptr, 0);
+    return id;
+  }
+  /// The directory of a job whose agent was killed.
+  void leave_behind(JobRecord left) {
+    fs::create_directory(base_ + "/" + left.name);
+    auto living = left;
+    living.name = "template";
+    auto dir = JobDir::create(base_, living);
+    ASSERT_TRUE(dir.value().write(left).ok());
+    fs::copy(dir.value().path() + "/job.json", base_ + "/" + left.name + "/job.json");
+  }
+  std::string base_;
+};
+
+TEST_F(JobDirTest, IsPrivateAndGoesAwayWithItsOwner) {
+  {
+    auto dir = JobDir::create(base_, record("one"));
+    ASSERT_TRUE(dir.ok());
+    struct stat info {};
+    ASSERT_EQ(stat(dir.value().path().c_str(), &info), 0);
+    EXPECT_EQ(info.st_mode & 0777, 0700u);
+    std::ofstream(dir.value().path() + "/rank-0.out") << "text";
+  }
+  EXPECT_TRUE(fs::is_empty(base_));
+}
+
+TEST_F(JobDirTest, TheRecordComesBack) {
+  auto dir = JobDir::create(base_, record("one"));
+  auto jobs = list_jobs(base_);
+  ASSERT_EQ(jobs.size(), 1u);
+  EXPECT_EQ(jobs[0].record.name, "one");
+  EXPECT_EQ(jobs[0].record.agent, this_process());
+  EXPECT_EQ(jobs[0].record.argv.size(), 2u);
+  EXPECT_EQ(jobs[0].record.workers.at(0).err, "e");
+  EXPECT_DOUBLE_EQ(jobs[0].record.started_at, 12.5);
+  EXPECT_TRUE(jobs[0].agent_alive);
+  EXPECT_EQ(jobs[0].workers_alive, 1);
+}
+
+TEST_F(JobDirTest, ANameIsTakenWhileAnythingOfTheJobRuns) {
+  auto dir = JobDir::create(base_, record("one"));
+  EXPECT_EQ(JobDir::create(base_, record("one")).error().code, Code::refused);
+  auto orphaned = record("two");
+  orphaned.agent = dead_process();
+  leave_behind(orphaned);
+  EXPECT_EQ(JobDir::create(base_, record("two")).error().code, Code::refused);
+  EXPECT_EQ(list_jobs(base_).size(), 2u);
+}
+
+TEST_F(JobDirTest, AReusedPidIsNotTheProcess) {
+  auto gone = this_process();
+  gone.start -= 1;
+  EXPECT_FALSE(alive(gone));
+  EXPECT_EQ(open_process(gone).error().code, Code::not_found);
+  auto stale = record("stale");
+  stale.agent = gone;
+  stale.workers = {{gone, "", ""}};
+  leave_behind(stale);
+  EXPECT_TRUE(JobDir::create(base_, stale).ok());
+}
+
+TEST_F(JobDirTest, AZombieHasEnded) {
+  auto pid = fork();
+  if (pid == 0) _exit(0);
+  ProcessId id{pid, start_time_of(pid).value_or(0)};
+  siginfo_t info{};
+  waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT);
+  EXPECT_FALSE(alive(id));
+  waitpid(pid, nullptr, 0);
+}
+
+TEST_F(JobDirTest, DeadJobsAreSweptAndForeignFilesKept) {
+  auto dead = record("dead");
+  dead.agent = dead_process();
+  dead.workers.clear();
+  leave_behind(dead);
+  auto kept = record("kept");
+  kept.agent = dead.agent;
+  kept.workers.clear();
+  leave_behind(kept);
+  std::ofstream(base_ + "/kept/notes.txt") << "mine";
+  fs::create_directory(base_ + "/other");
+  std::ofstream(base_ + "/other/job.json") << "not json";
+  fs::create_directory(base_ + "/renamed");
+  fs::copy(base_ + "/dead/job.json", base_ + "/renamed/job.json");
+
+  EXPECT_TRUE(list_jobs(base_).empty());
+  EXPECT_FALSE(fs::exists(base_ + "/dead"));
+  EXPECT_TRUE(fs::exists(base_ + "/kept/notes.txt"));
+  EXPECT_TRUE(fs::exists(base_ + "/other/job.json"));
+  EXPECT_TRUE(fs::exists(base_ + "/renamed/job.json"));
+  EXPECT_EQ(JobDir::create(base_, record("other")).error().code, Code::refused);
+}
+
+TEST_F(JobDirTest, Names) {
+  for (const char* good : {"a", "train-3f", "a.b_c+d", "9"}) EXPECT_EQ(objection_to_name(good), "") << good;
+  for (const char* bad : {"", ".", "..", "-n", ".hidden", "a/b", "a b", "a\n"})
+    EXPECT_NE(objection_to_name(bad), "") << bad;
+  EXPECT_NE(objection_to_name(std::string(65, 'a')), "");
+}
+
+TEST_F(JobDirTest, TheBaseComesFromTheEnvironment) {
+  setenv("PLIANT_DIR", (base_ + "/deep/er/").c_str(), 1);
+  EXPECT_EQ(job_base().or_throw(), base_ + "/deep/er");
+  std::ofstream(base_ + "/file") << "";
+  setenv("PLIANT_DIR", (base_ + "/file").c_str(), 1);
+  EXPECT_FALSE(job_base().ok());
+  unsetenv("PLIANT_DIR");
+  setenv("XDG_RUNTIME_DIR", base_.c_str(), 1);
+  EXPECT_EQ(job_base().or_throw(), base_ + "/pliant");
+  unsetenv("XDG_RUNTIME_DIR");
+}
+
+TEST_F(JobDirTest, AnotherUsersBaseIsRefused) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
+  auto theirs = base_ + "/theirs";
+  fs::create_directory(theirs);
+  ASSERT_EQ(chown(theirs.c_str(), 65534, 65534), 0);
+  setenv("PLIANT_DIR", theirs.c_str(), 1);
+  EXPECT_EQ(job_base().error().code, Code::refused);
+  unsetenv("PLIANT_DIR");
+}
+
+}  // namespace
+}  // namespace pliant::cli
