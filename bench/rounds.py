@@ -48,15 +48,20 @@ def stop_cleanly_on_sigterm():
 
 
 def stop(process):
+    # A second Ctrl-C must not leave ranks behind.
+    before = {name: signal.signal(name, signal.SIG_IGN) for name in (signal.SIGINT, signal.SIGTERM)}
     # Launchers pass SIGTERM on to ranks that sit in process groups of their own; SIGKILL would orphan those.
-    for sent, patience in ((signal.SIGTERM, 5), (signal.SIGKILL, 5)):
+    for sent in (signal.SIGTERM, signal.SIGKILL):
         try:
             os.killpg(process.pid, sent)
-            process.wait(patience)
+            process.wait(5)
+            break
         except ProcessLookupError:
-            return
+            break
         except subprocess.TimeoutExpired:
             continue
+    for name, handler in before.items():
+        signal.signal(name, handler)
 
 
 def run(argv, timeout, environment=None):
@@ -72,7 +77,6 @@ def run(argv, timeout, environment=None):
         out, err = process.communicate(timeout=timeout)
     except subprocess.TimeoutExpired:
         stop(process)
-        process.communicate()
         raise Failure(f"no end within {timeout:.0f} s") from None
     except BaseException:
         stop(process)

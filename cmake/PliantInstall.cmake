@@ -24,7 +24,9 @@ if(NOT TARGET pliant_torch)
   set(without_torch PATTERN torch.h EXCLUDE)
 endif()
 install(DIRECTORY include/pliant DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN "*.h" ${without_torch})
-install(TARGETS pliant RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+if(TARGET pliant)
+  install(TARGETS pliant RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
 
 configure_package_config_file(cmake/pliantConfig.cmake.in ${PROJECT_BINARY_DIR}/pliantConfig.cmake
   INSTALL_DESTINATION ${PLIANT_PACKAGE_DIR})

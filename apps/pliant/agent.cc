@@ -150,7 +150,7 @@ void Agent::report_failure() {
   auto blamed = first_to_blame(deaths_, accusations_);
   if (!blamed) return;
   exit_status_ = blamed->ending.exit_status();
-  auto text = fmt::format("pliant: job '{}' failed: rank {} ended after {} with {}\n", record_.name, blamed->rank,
+  auto text = fmt::format("pliant: job '{}' failed: rank {} ended after {}: {}\n", record_.name, blamed->rank,
                           format_age(blamed->after), blamed->ending.words());
   for (const auto& word : accusations_)
     if (word.rank == blamed->rank || word.by == blamed->rank) {

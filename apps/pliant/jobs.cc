@@ -88,7 +88,7 @@ int show_all(bool as_json) {
 void print_progress(const wire::Progress& seen) {
   auto total = [](std::uint64_t most) { return most ? fmt::format(" of {}", most) : std::string(); };
   fmt::print("step       {}{}\n", seen.step, total(seen.steps));
-  fmt::print("epoch      {}{}\n", seen.epoch, total(seen.epochs));
+  fmt::print("epoch      {}{}\n", epoch_for_people(seen), total(seen.epochs));
   fmt::print("samples    {}, {} per second\n", seen.samples, format_rate(seen.samples_per_second));
   if (!std::isnan(seen.loss)) fmt::print("loss       {}\n", format_loss(seen.loss));
   if (!seen.text.empty()) fmt::print("also       {}\n", printable(seen.text));
@@ -108,7 +108,7 @@ int show_one(const std::string& name, bool as_json) {
   auto seen = read_status(job.dir);
   fmt::print("job        {}\n", job.record.name);
   fmt::print("program    {}\n", command_of(job));
-  fmt::print("state      {} since {}\n", state_of(job, seen), format_span(age_of(job)));
+  fmt::print("state      {} for {}\n", state_of(job, seen), format_span(age_of(job)));
   if (seen && seen->progress) print_progress(*seen->progress);
   if (seen && seen->seconds_left && job.agent_alive) fmt::print("time left  {}\n", format_span(*seen->seconds_left));
   fmt::print("agent      {}\n", job.agent_alive ? fmt::format("process {}", job.record.agent.pid)

@@ -34,7 +34,7 @@ std::vector<std::string> fields_of(const Snapshot& now) {
   if (now.progress) {
     const auto& seen = *now.progress;
     fields.push_back(out_of("step", seen.step, seen.steps));
-    if (seen.epochs || seen.epoch) fields.push_back(out_of("epoch", seen.epoch, seen.epochs));
+    if (seen.epochs || seen.epoch) fields.push_back(out_of("epoch", epoch_for_people(seen), seen.epochs));
     if (std::isfinite(seen.samples_per_second) && seen.samples_per_second > 0)
       fields.push_back(format_rate(seen.samples_per_second) + " samples/s");
     if (!std::isnan(seen.loss)) fields.push_back("loss " + format_loss(seen.loss));
@@ -60,6 +60,11 @@ std::string render_line(const Snapshot& now, int columns) {
     used += more;
   }
   return line;
+}
+
+std::uint64_t epoch_for_people(const wire::Progress& progress) {
+  auto next = progress.epoch + 1;
+  return progress.epochs ? std::min(next, progress.epochs) : next;  // after the last one there is no next
 }
 
 std::string format_rate(double per_second) {

@@ -19,10 +19,12 @@ struct Snapshot {
   std::optional<double> seconds_left;
 };
 
-/// "step 120/4690  epoch 2/10  12.3k samples/s  loss 0.4312  4 workers  0:42  1:23 left": as many whole fields as fit
+/// "step 120/4690  epoch 3/10  12.3k samples/s  loss 0.4312  4 workers  0:42  1:23 left": as many whole fields as fit
 /// into `columns`.
 std::string render_line(const Snapshot& now, int columns);
 
+/// The epoch in progress as people count them, from 1; on the wire the first is 0.
+std::uint64_t epoch_for_people(const wire::Progress& progress);
 /// "856", "12.3k" or "4.56M".
 std::string format_rate(double per_second);
 /// Four decimals, or an exponent where those would say nothing; "-" if it is not a number.

@@ -44,8 +44,8 @@ void StatusReporter::update(Nanos now, const Snapshot& snapshot) {
     }
     console_.show(line_);
   }
-  if (mode_ == StatusMode::plain && snapshot.progress && due(told_at_, now, kBetweenLines) &&
-      (!told_ || told_->step != snapshot.progress->step)) {
+  bool news = snapshot.phase == "running" && snapshot.progress && (!told_ || told_->step != snapshot.progress->step);
+  if (mode_ == StatusMode::plain && news && due(told_at_, now, kBetweenLines)) {
     console_.write(Stream::err, plain_line(snapshot));
     told_ = snapshot.progress;
     told_at_ = now;

@@ -66,6 +66,8 @@ int run_rank(const peers::Options& options, int rank, const std::string& meeting
 [[noreturn]] void become_rank(const peers::Options& options, int rank, const std::string& meeting,
                               peers::Shared& shared) {
   peers::die_with_parent();
+  std::signal(SIGINT, SIG_DFL);
+  std::signal(SIGTERM, SIG_DFL);
   int status = 2;
   try {
     status = run_rank(options, rank, meeting, shared);
@@ -75,15 +77,22 @@ int run_rank(const peers::Options& options, int rank, const std::string& meeting
   _exit(status);
 }
 
+// Makes wait() return early, so that main still ends the ranks and removes its directory.
+void interrupt_waits() {
+  struct sigaction action {};
+  action.sa_handler = [](int) {};
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
 // A rank that failed leaves the others at the gate for ever: end them with it.
 int wait_for_all(std::vector<pid_t> running) {
   int worst = 0;
   while (!running.empty()) {
     int status = 0;
     const pid_t ended = wait(&status);
-    if (ended < 0) break;
     std::erase(running, ended);
-    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 2;
+    const int code = ended > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : 2;
     if (code > 1) {
       for (const pid_t child : running) kill(child, SIGKILL);
     }
@@ -107,6 +116,7 @@ int main(int argc, char** argv) {
 
   std::string meeting = (std::filesystem::temp_directory_path() / "gloo-peer-XXXXXX").string();
   if (mkdtemp(meeting.data()) == nullptr) peers::fail("no directory for the rendezvous");
+  interrupt_waits();
   std::vector<pid_t> children;
   for (int rank = 0; rank < options.ranks; ++rank) {
     const pid_t child = fork();

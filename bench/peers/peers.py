@@ -64,6 +64,7 @@ def command(contender, ranks, size, args):
     if contender.startswith("pliant-"):
         argv = [args.pliant, "bench", "allreduce", "--ranks", ranks, "--bytes", size, "--memory",
                 contender.removeprefix("pliant-"), "--json"]
+        argv += ["--iterations", args.iterations] if args.iterations else []
         return argv + args.args.get("pliant", [])
     peer = contender.removesuffix("-out")
     launcher = {"openmpi": openmpi_launcher, "mpich": mpich_launcher, "gloo": lambda *_: []}[peer](ranks, size)
@@ -84,32 +85,44 @@ def measure(contender, ranks, size, args):
     return result
 
 
-def sweep(args):
-    """{(ranks, bytes): {contender: {round: result}}} and the failures."""
-    results, failures = {}, []
+def plan(args):
+    """(ranks, bytes, round, contender) in the order of running: whatever is compared takes turns."""
+    if args.oversubscribed:
+        return [(ranks, size, turn, contender) for size in args.bytes for turn in range(args.rounds)
+                for ranks in args.ranks for contender in args.contenders]
+    return [(ranks, size, turn, contender) for ranks in args.ranks for size in args.bytes
+            for turn in range(args.rounds) for contender in rounds.in_turn(args.contenders, turn)]
+
+
+def build_all(args):
+    """{peer: why it could not be built}"""
     unbuilt = {}
     for peer in sorted({name.removesuffix("-out") for name in args.contenders} & PROGRAMS.keys()):
         try:
             build(peer)
         except rounds.Failure as failure:
-            unbuilt[peer] = str(failure)
-    progress = rounds.Progress(len(args.ranks) * len(args.bytes) * args.rounds * len(args.contenders))
-    for ranks in args.ranks:
-        for size in args.bytes:
-            seen = results[ranks, size] = {name: {} for name in args.contenders}
-            for turn in range(args.rounds):
-                for contender in rounds.in_turn(args.contenders, turn):
-                    where = f"{ranks} ranks, {rounds.size_text(size)}, round {turn + 1}"
-                    try:
-                        if contender.removesuffix("-out") in unbuilt:
-                            raise rounds.Failure("not built: " + unbuilt[contender.removesuffix("-out")])
-                        result = seen[contender][turn] = measure(contender, ranks, size, args)
-                        progress.line(f"{where}, {contender}: p50 {rounds.ms_text(result['p50_ms'])}")
-                        if args.json:
-                            print(json.dumps({"contender": contender, "round": turn + 1, **result}), flush=True)
-                    except rounds.Failure as failure:
-                        failures.append((contender, where, str(failure)))
-                        progress.line(f"{where}, {contender}: FAILED, {failure}")
+            unbuilt[peer] = f"not built: {failure}"
+    return unbuilt
+
+
+def sweep(args):
+    """{(ranks, bytes): {contender: {round: result}}} and the failures."""
+    unbuilt, failures = build_all(args), []
+    results = {(ranks, size): {name: {} for name in args.contenders} for ranks in args.ranks for size in args.bytes}
+    runs = plan(args)
+    progress = rounds.Progress(len(runs))
+    for ranks, size, turn, contender in runs:
+        where = f"{ranks} ranks, {rounds.size_text(size)}, round {turn + 1}"
+        try:
+            if contender.removesuffix("-out") in unbuilt:
+                raise rounds.Failure(unbuilt[contender.removesuffix("-out")])
+            result = results[ranks, size][contender][turn] = measure(contender, ranks, size, args)
+            progress.line(f"{where}, {contender}: p50 {rounds.ms_text(result['p50_ms'])}")
+            if args.json:
+                print(json.dumps({"contender": contender, "round": turn + 1, **result}), flush=True)
+        except rounds.Failure as failure:
+            failures.append((contender, where, str(failure)))
+            progress.line(f"{where}, {contender}: FAILED, {failure}")
     return results, failures
 
 
@@ -175,15 +188,16 @@ def report(results, failures, args):
     versions = {"Pliant": rounds.first_line([args.pliant, "--version"]),
                 "OpenMPI": rounds.package("libopenmpi3"), "MPICH": rounds.package("libmpich12"),
                 "Gloo": rounds.package("libgloo0"), "compiler": rounds.first_line(["g++", "--version"])}
-    parts = [rounds.report_head("All-reduce beside its peers", versions),
-             f"fp32 sums, {args.rounds} rounds, contenders in turn. A time is the maximum over ranks; a figure is the "
-             "median over rounds of that round's p50; a ratio is taken within each round, then its median with the "
-             "lowest and highest round. Above 1: slower than Pliant. How it is measured: `bench/peers/README.md`."]
+    how = (f"fp32 sums, {args.rounds} rounds in turn. A time is the maximum over ranks; a figure is the median over "
+           "rounds of that round's p50; a ratio is taken within each round, then its median with the lowest and highest "
+           "round. How it is measured: `bench/peers/README.md`.")
     if args.oversubscribed:
-        parts.append(oversubscribed_summary(results, args))
+        parts = [oversubscribed_summary(results, args)]
     else:
-        parts += [summary(ranks, size, seen, args) for (ranks, size), seen in results.items()]
-    return "\n\n".join(part for part in parts + [rounds.failures_text(failures)] if part) + "\n"
+        how += " A ratio above 1: slower than Pliant."
+        parts = [summary(ranks, size, seen, args) for (ranks, size), seen in results.items()]
+    parts = [rounds.report_head("All-reduce beside its peers", versions), how, *parts, rounds.failures_text(failures)]
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def named(texts):
@@ -208,7 +222,7 @@ def parse():
     parser.add_argument("--out", type=pathlib.Path, help="write the result as Markdown")
     parser.add_argument("--json", action="store_true", help="print each run's JSON line instead of the tables")
     parser.add_argument("--pliant", default="build/dev/apps/pliant/pliant")
-    parser.add_argument("--iterations", type=int, help="of the peers; default by size")
+    parser.add_argument("--iterations", type=int, help="repetitions; default by size")
     parser.add_argument("--warmup", type=int, help="of the peers; default a tenth of the iterations")
     parser.add_argument("--buffers-bytes", type=rounds.parse_size, help="of the peers; default 1Gi per host")
     parser.add_argument("--args", action="append", default=[], metavar="NAME=ARGS",

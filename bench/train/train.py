@@ -38,7 +38,7 @@ def measure(kind, model, args, folder):
         answer = folder / "pliant.json"
         answer.unlink(missing_ok=True)
         argv = [args.pliant, "run", "-n", RANKS, "--output", args.output, "--", args.trainer, *options,
-                "--json-file", answer, *args.pliant_args]
+                "--threads", args.threads, "--json-file", answer, *args.pliant_args]
         rounds.run(argv, args.timeout, environment)
         if not answer.exists():
             raise rounds.Failure("it wrote no result")
@@ -82,7 +82,7 @@ def exposed(seen, system):
 
 def range_text(values):
     seen = rounds.spread(list(values.values()))
-    return f"{seen[0]:.3g} ({seen[1]:.3g}–{seen[2]:.3g})" if seen else "failed"
+    return f"{seen[0]:.3g} ({seen[1]:.3g} … {seen[2]:.3g})" if seen else "failed"
 
 
 def exposed_ratio(seen):
@@ -115,7 +115,7 @@ def report(results, failures, args):
     versions = {"Pliant": rounds.first_line([args.pliant, "--version"]), "PyTorch": rounds.package("python3-torch"),
                 "Gloo": rounds.package("libgloo0")}
     parts = [rounds.report_head("Training steps beside DDP", versions),
-             f"{RANKS} processes, {args.threads} threads each, {args.rounds} rounds in turn. A step's time is the maximum "
+             f"{RANKS} processes, threads per process: {args.threads}, {args.rounds} rounds in turn. A step's time is the maximum "
              "over ranks; a figure is the median over rounds of that round's p50, with the lowest and highest round. "
              "Exposed is the step's time less that of the same replicas side by side without reduction. Below 1: Pliant "
              "is faster. How it is measured: `bench/train/README.md`."]

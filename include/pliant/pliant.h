@@ -238,10 +238,11 @@ class Session {
   /// A digest of all shared state, equal on all workers or the call fails and names who deviates.
   std::uint64_t digest();
 
+  /// For adapters and tests.
+  explicit Session(std::unique_ptr<session::Core> core);
   session::Core& core() { return *core_; }
 
  private:
-  explicit Session(std::unique_ptr<session::Core> core);
   std::unique_ptr<session::Core> core_;
 };
 

@@ -131,6 +131,7 @@ void Core::start(const StepsOptions& options) {
   options_ = options;
   if (!started_) replicas_.synchronize(*group_).or_throw();
   started_ = true;
+  stripe_digest_ = replicas_.stripe_digest(step_);
 }
 
 bool Core::finished() const {
@@ -159,7 +160,7 @@ SummaryRow Core::own_row() {
   row.view_hash = view_.hash();
   row.samples = static_cast<std::uint64_t>(contribution());
   row.state_stripe = step_ % Replicas::kStripes;
-  row.state_digest = replicas_.stripe_digest(step_);
+  row.state_digest = stripe_digest_;
   row.skipped = skipped_;
   row.step_seconds = step_seconds_;
   row.logs = std::move(logs_);
@@ -196,6 +197,7 @@ void Core::end_step() {
   if (ledger_) ledger_->commit(global_batch());
   ++step_;
   in_step_ = false;
+  stripe_digest_ = replicas_.stripe_digest(step_);  // now: the next forward pass changes buffers before it is sent
   step_seconds_ = seconds(clock_.now() - step_began_);
   if (finished()) absorb(exchange_summary());  // nobody closes another step: bring the last logs and digest home
   report_progress();

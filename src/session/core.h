@@ -109,6 +109,7 @@ class Core {
   std::uint64_t lease_size_ = 0;
   Nanos step_began_{0};
   double step_seconds_ = 0;
+  std::uint64_t stripe_digest_ = 0;  // of the stripe that is due, as committed
   std::vector<LogEntry> logs_;  // of the current turn
   std::map<std::string, double> averages_;
   std::uint64_t skipped_ = 0;

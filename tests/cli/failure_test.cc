@@ -70,9 +70,9 @@ TEST_F(Failing, WhoLeavesBeforeJoiningIsNamedToThoseWhoWait) {
 }
 
 TEST_F(Failing, TheAccusedIsBlamedIfItDied) {
-  auto seen = run_workers({"-n", "4"}, {"join", "only=2", "err=out of luck", "kill=11", "all", "await=2", "complain=2",
+  auto seen = run_workers({"-n", "4"}, {"join", "only=2", "err=out of luck", "kill=10", "all", "await=2", "complain=2",
                                         "err=peer lost", "exit=1"});
-  EXPECT_EQ(seen.status, 139);
+  EXPECT_EQ(seen.status, 138);
   EXPECT_SAYS(seen, "rank 2 ended after");
   EXPECT_SAYS(seen, "said of rank 2: lost it");
   EXPECT_SAYS(seen, "out of luck");

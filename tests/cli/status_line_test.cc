@@ -23,7 +23,7 @@ Snapshot example() {
 
 TEST(StatusLine, HasAllFields) {
   EXPECT_EQ(render_line(example(), 200),
-            "step 120/4690  epoch 2/10  12.3k samples/s  loss 0.4312  4 workers  0:42  1:23 left  accuracy 0.91");
+            "step 120/4690  epoch 3/10  12.3k samples/s  loss 0.4312  4 workers  0:42  1:23 left  accuracy 0.91");
 }
 
 TEST(StatusLine, DropsWholeFieldsWhereTheTerminalIsNarrow) {
@@ -32,7 +32,7 @@ TEST(StatusLine, DropsWholeFieldsWhereTheTerminalIsNarrow) {
     EXPECT_LE(static_cast<int>(line.size()), std::max(columns, 0));
     EXPECT_EQ(render_line(example(), 200).substr(0, line.size()), line);
   }
-  EXPECT_EQ(render_line(example(), 30), "step 120/4690  epoch 2/10");
+  EXPECT_EQ(render_line(example(), 30), "step 120/4690  epoch 3/10");
 }
 
 TEST(StatusLine, LeavesOutWhatIsNotKnown) {
@@ -67,6 +67,15 @@ TEST(StatusLine, NumbersAsPeopleWriteThem) {
   EXPECT_EQ(format_span(725), "12:05");
   EXPECT_EQ(format_span(3723), "1:02:03");
   EXPECT_EQ(format_span(std::nan("")), "0:00");
+}
+
+TEST(StatusLine, EpochsAreCountedFromOne) {
+  wire::Progress progress;
+  EXPECT_EQ(epoch_for_people(progress), 1u);
+  progress.epochs = 3;
+  EXPECT_EQ(epoch_for_people(progress), 1u);
+  progress.epoch = 3;
+  EXPECT_EQ(epoch_for_people(progress), 3u) << "the last one is over";
 }
 
 TEST(Pace, TellsTheTimeLeft) {

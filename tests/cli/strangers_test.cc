@@ -110,7 +110,8 @@ TEST_F(Strangers, WorkersWithWrongRequestsAreRefusedWithAReason) {
 }
 
 TEST_F(Strangers, AWorkerMayComeAgainIfItLeftBeforeTheView) {
-  auto seen = run_workers({"-n", "2"}, {"only=1", "falter", "falter", "all", "join", "steps=2"});
+  auto seen = run_workers({"-n", "2"}, {"only=1", "falter", "falter", "touch=" + path("left"), "only=0",
+                                        "wait=" + path("left"), "all", "join", "steps=2"});
   EXPECT_EQ(seen.status, 0) << seen.err;
 }
 

@@ -51,7 +51,7 @@ TEST_F(Terminal, TheStatusLineIsRedrawnInPlace) {
                     "wait=" + path("go")},
                    {}, slave_.get());
   EXPECT_TRUE(shows("\r\033[Kstep ")) << screen_;
-  EXPECT_TRUE(shows("epoch 1/2  1234 samples/s  loss 0.2500  2 workers  0:0")) << screen_;
+  EXPECT_TRUE(shows("epoch 2/2  1234 samples/s  loss 0.2500  2 workers  0:0")) << screen_;
   EXPECT_TRUE(shows("step 40/40")) << screen_;
   std::ofstream(path("go")) << "";
   EXPECT_TRUE(eventually([&] { return screen(), job.finished(); }));
