@@ -73,7 +73,7 @@ TEST(Augment, ShiftMovesPixelsAndKeepsTheShape) {
   inputs[1][0][4][4] = 1;
   std::set<std::pair<std::int64_t, std::int64_t>> places;
   auto augment = shift_and_flip(2, true);
-  for (std::uint64_t seed = 0; seed < 200; ++seed) {
+  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
     auto out = augment(inputs, {0, 1}, [&](std::uint64_t sample) { return RandomStream(seed, 0, 0, sample); });
     ASSERT_EQ(out.sizes(), inputs.sizes());
     ASSERT_EQ(out.sum().item<float>(), 2);
