@@ -29,7 +29,7 @@ namespace {
 using collective::Memory;
 
 constexpr std::size_t kSmallMessage = 64 << 10;
-constexpr std::size_t kMostNames = 4096;  // registered slots need a name each
+constexpr std::size_t kMostNames = 256;  // registered slots need a name each; a training step has about so many
 constexpr std::size_t kAlign = 64;
 
 double now_ms() { return seconds(SteadyClock().now()) * 1e3; }
@@ -90,7 +90,7 @@ class Rank {
       plain_.resize(slots_ * slot_bytes_);
       return;
     }
-    slots_ = std::max<std::size_t>(1, std::min(slots_, kMostNames / what_.tensors.size()));
+    slots_ = std::max<std::size_t>(1, std::min(slots_, std::max(kMostNames, 4 * what_.tensors.size()) / what_.tensors.size()));
     arena_ = group_->create_region("arena", slots_ * slot_bytes_).or_throw();
     for (std::size_t i = 0; i < slots_ * what_.tensors.size(); ++i) names_.push_back(fmt::format("t{}", i));
   }

@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "base/system.h"
 #include "collective/diagnosis.h"
-#include "collective/kernels.h"
 #include "net/futex.h"
 
 namespace pliant::collective {
@@ -187,21 +186,23 @@ bool Engine::least_is(const Work& work, std::atomic<std::uint64_t> Channel::* co
 
 void Engine::reduce_pieces(Work& work, const std::vector<Piece>& pieces, std::size_t in_shift, std::byte* result,
                            std::size_t total) {
+  if (pieces.empty()) return;
   auto& channel = *work.channel_;
   const auto& shape = channel.own->shape;
-  std::vector<double> weights;
-  std::vector<const std::byte*> inputs;
+  auto& [weights, shares, inputs, contributions] = scratch_;
+  weights.clear();
+  inputs.clear();
   for (int rank = 0; rank < team_.size(); ++rank) {
     auto weight = channel.peers[rank]->weight[work.use_ % 2];
     if (!(weight > 0)) continue;
     weights.push_back(weight);
     inputs.push_back(channel.region->input_of(rank) + in_shift);
   }
-  std::vector<double> shares(weights.size());
+  shares.resize(weights.size());
+  contributions.resize(weights.size());
   auto recipe = recipe_for(shape.dtype, shape.op, weights, shares);
   recipe.streaming = total >= kStreamFrom;
   recipe.squares = work.measure_;
-  std::vector<Contribution> contributions(inputs.size());
   for (const auto& piece : pieces) {
     for (auto at = piece.begin; at < piece.end; at += kAbortEvery) {
       if (fenced_.load(std::memory_order_relaxed)) return;

@@ -25,6 +25,7 @@
 #include "collective/control.h"
 #include "collective/directory.h"
 #include "collective/group.h"
+#include "collective/kernels.h"
 #include "collective/plan.h"
 #include "collective/region.h"
 #include "collective/waiter.h"
@@ -145,6 +146,11 @@ class Engine {
   std::mutex work_mutex_;
   std::vector<std::shared_ptr<Work>> active_;      // guarded by work_mutex_
   std::vector<PeerDirectory> directories_;         // guarded by work_mutex_
+  struct {  // kept between reductions, so that small ones allocate nothing
+    std::vector<double> weights, shares;
+    std::vector<const std::byte*> inputs;
+    std::vector<Contribution> contributions;
+  } scratch_;  // guarded by work_mutex_
 
   std::mutex exchange_mutex_;
   std::uint64_t rows_ = 0;  // guarded by exchange_mutex_

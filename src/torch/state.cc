@@ -52,10 +52,11 @@ class OptimizerState final : public State {
   using Table = std::decay_t<decltype(std::declval<torch::optim::Optimizer&>().state())>;
 
   /// LibTorch 1.x keys the table by the address as text, 2.x by the address.
-  template <class Key = typename Table::key_type>
-  static Key key_of(const torch::Tensor& parameter) {
+  template <class Tensor, class Key = typename Table::key_type>
+  static Key key_of(const Tensor& parameter) {
+    using namespace c10::guts;  // where 1.x has its to_string; found only if it is there
     if constexpr (std::is_same_v<Key, std::string>)
-      return c10::guts::to_string(parameter.unsafeGetTensorImpl());
+      return to_string(parameter.unsafeGetTensorImpl());
     else
       return parameter.unsafeGetTensorImpl();
   }
