@@ -31,12 +31,9 @@ std::optional<double> share(const std::string& quota, const std::string& period)
   return q / p;
 }
 
-/// The tightest CPU quota on the path from this process's cgroup to the root.
-std::optional<double> cgroup_cores() {
-  std::optional<double> tightest;
-  auto consider = [&](std::optional<double> cores) {
-    if (cores && (!tightest || *cores < *tightest)) tightest = cores;
-  };
+/// Calls `visit(folder, v2)` for this process's cgroup of a controller and for all its ancestors.
+template <class Visit>
+void for_cgroups(const std::string& controller, const Visit& visit) {
   std::ifstream groups("/proc/self/cgroup");
   for (std::string line; std::getline(groups, line);) {
     auto first = line.find(':');
@@ -44,24 +41,42 @@ std::optional<double> cgroup_cores() {
     if (first == std::string::npos || second == std::string::npos) continue;
     auto controllers = "," + line.substr(first + 1, second - first - 1) + ",";
     bool v2 = controllers == ",,";
-    if (!v2 && controllers.find(",cpu,") == std::string::npos) continue;
+    if (!v2 && controllers.find("," + controller + ",") == std::string::npos) continue;
+    auto root = v2 ? std::string("/sys/fs/cgroup") : "/sys/fs/cgroup/" + controller;
     std::string path = line.substr(second + 1);
     for (;;) {
-      if (v2) {
-        std::istringstream both(first_line("/sys/fs/cgroup" + path + "/cpu.max"));
-        std::string quota;
-        std::string period;
-        both >> quota >> period;
-        consider(share(quota, period));
-      } else {
-        auto folder = "/sys/fs/cgroup/cpu" + path;
-        consider(share(first_line(folder + "/cpu.cfs_quota_us"), first_line(folder + "/cpu.cfs_period_us")));
-      }
+      visit(root + path, v2);
       if (path.empty() || path == "/") break;
       path.erase(path.rfind('/'));
     }
   }
+}
+
+/// The tightest CPU quota on the path from this process's cgroup to the root.
+std::optional<double> cgroup_cores() {
+  std::optional<double> tightest;
+  for_cgroups("cpu", [&](const std::string& folder, bool v2) {
+    std::optional<double> cores;
+    if (v2) {
+      std::istringstream both(first_line(folder + "/cpu.max"));
+      std::string quota;
+      std::string period;
+      both >> quota >> period;
+      cores = share(quota, period);
+    } else {
+      cores = share(first_line(folder + "/cpu.cfs_quota_us"), first_line(folder + "/cpu.cfs_period_us"));
+    }
+    if (cores && (!tightest || *cores < *tightest)) tightest = cores;
+  });
   return tightest;
+}
+
+std::optional<std::uint64_t> number_in(const std::string& path) {
+  auto line = first_line(path);
+  char* end = nullptr;
+  auto value = std::strtoull(line.c_str(), &end, 10);
+  if (end == line.c_str()) return std::nullopt;  // missing, or "max"
+  return value;
 }
 
 }  // namespace
@@ -72,6 +87,19 @@ int usable_cores() {
   int cores = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
   if (auto quota = cgroup_cores()) cores = std::min(cores, static_cast<int>(*quota + 0.999));
   return std::max(cores, 1);
+}
+
+std::uint64_t available_memory() {
+  std::uint64_t available = 0;
+  std::ifstream info("/proc/meminfo");
+  for (std::string name, rest; info >> name && std::getline(info, rest);)
+    if (name == "MemAvailable:") available = std::strtoull(rest.c_str(), nullptr, 10) * 1024;
+  for_cgroups("memory", [&](const std::string& folder, bool v2) {
+    auto limit = number_in(folder + (v2 ? "/memory.max" : "/memory.limit_in_bytes"));
+    auto used = number_in(folder + (v2 ? "/memory.current" : "/memory.usage_in_bytes"));
+    if (limit && used) available = std::min(available, *limit > *used ? *limit - *used : 0);
+  });
+  return available;
 }
 
 CpuLevel cpu_level() {

@@ -11,6 +11,9 @@ namespace pliant {
 /// Cores this process may really use: affinity mask and cgroup (v1 and v2) quotas, at least 1.
 int usable_cores();
 
+/// Bytes that this process may still take, by the machine's and its cgroups' (v1 and v2) word.
+std::uint64_t available_memory();
+
 /// CPU levels whose kernels may round differently. Members of a job must agree (invariant 7).
 enum class CpuLevel : std::uint8_t { baseline, avx2, avx512 };
 /// The best level of this CPU, or lower if PLIANT_CPU says so.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 #include "base/log.h"
@@ -16,12 +15,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t kStreamFrom = 4 << 20;   // results from this size on are written past the caches
-constexpr std::size_t kAbortEvery = 1 << 20;   // bytes between two looks at the fence
 constexpr Nanos kNap = 100ms;                  // the longest sleep between two looks around
 constexpr std::uint32_t kBlockedOnRows = UINT32_MAX;
-
-Error departure_of(int rank) { return {Code::peer_lost, fmt::format("rank {} has left the job", rank)}; }
 
 }  // namespace
 
@@ -157,205 +152,6 @@ void Engine::nudge() {
   wake_background();
 }
 
-// ---- moving forward ----
-
-const Channel* Engine::peer_of(Work& work, int rank) {
-  auto& channel = *work.channel_;
-  if (channel.peers[rank]) return channel.peers[rank];
-  const auto* theirs = directories_[rank].find(channel.name, work.use_);
-  if (compare(*channel.own, work.use_, theirs) == Match::agreed) channel.peers[rank] = theirs;
-  return channel.peers[rank];
-}
-
-/// True once every rank's counter has reached the target; remembers how far it got, so that each rank is asked once.
-bool Engine::all_have(Work& work, std::atomic<std::uint64_t> Channel::* counter, std::uint64_t target) {
-  for (; work.seen_ < team_.size(); ++work.seen_) {
-    const auto* peer = peer_of(work, work.seen_);
-    if (!peer || (peer->*counter).load(std::memory_order_acquire) < target) return false;
-  }
-  work.seen_ = 0;
-  return true;
-}
-
-/// The same without a memory, for conditions that are looked at in turns.
-bool Engine::least_is(const Work& work, std::atomic<std::uint64_t> Channel::* counter, std::uint64_t target) {
-  for (const auto* peer : work.channel_->peers)
-    if ((peer->*counter).load(std::memory_order_acquire) < target) return false;
-  return true;
-}
-
-void Engine::reduce_pieces(Work& work, const std::vector<Piece>& pieces, std::size_t in_shift, std::byte* result,
-                           std::size_t total) {
-  if (pieces.empty()) return;
-  auto& channel = *work.channel_;
-  const auto& shape = channel.own->shape;
-  auto& [weights, shares, inputs, contributions] = scratch_;
-  weights.clear();
-  inputs.clear();
-  for (int rank = 0; rank < team_.size(); ++rank) {
-    auto weight = channel.peers[rank]->weight[work.use_ % 2];
-    if (!(weight > 0)) continue;
-    weights.push_back(weight);
-    inputs.push_back(channel.region->input_of(rank) + in_shift);
-  }
-  shares.resize(weights.size());
-  contributions.resize(weights.size());
-  auto recipe = recipe_for(shape.dtype, shape.op, weights, shares);
-  recipe.streaming = total >= kStreamFrom;
-  recipe.squares = work.measure_;
-  for (const auto& piece : pieces) {
-    for (auto at = piece.begin; at < piece.end; at += kAbortEvery) {
-      if (fenced_.load(std::memory_order_relaxed)) return;
-      auto size = std::min(kAbortEvery, piece.end - at);
-      for (std::size_t k = 0; k < inputs.size(); ++k) contributions[k] = {inputs[k] + at, shares[k]};
-      work.squares_ += reduce(recipe, result + at, contributions, size / size_of(shape.dtype));
-    }
-  }
-}
-
-Engine::Moved Engine::advance_registered(Work& work) {
-  auto& channel = *work.channel_;
-  auto target = work.base_ + 1;
-  auto moved = Moved::no;
-  if (work.reduced_ == 0) {
-    if (!channel.region->ready() || !all_have(work, &Channel::submitted, target)) return Moved::no;
-    auto* result = static_cast<std::byte*>(work.result_) - channel.own->shape.offset;
-    auto bytes = channel.own->shape.count * size_of(channel.own->shape.dtype);
-    if (team_.size() > 1 || work.measure_ || channel.own->shape.op == Op::product)
-      reduce_pieces(work, channel.pieces, 0, result, bytes);
-    channel.own->squares[work.use_ % 2] = work.squares_;
-    work.reduced_ = 1;
-    publish(channel.own->reduced, target);
-    moved = Moved::yes;
-  }
-  if (!all_have(work, &Channel::reduced, target)) return moved;
-  work.squares_ = 0;
-  for (const auto* peer : channel.peers) work.squares_ += peer->squares[work.use_ % 2];
-  finish(work);
-  return Moved::yes;
-}
-
-Engine::Moved Engine::advance_plain(Work& work) {
-  auto& channel = *work.channel_;
-  if (!channel.region->ready() || work.seen_ < team_.size()) {
-    if (!channel.region->ready()) return Moved::no;
-    for (; work.seen_ < team_.size(); ++work.seen_)
-      if (!peer_of(work, work.seen_)) return Moved::no;
-  }
-  const auto& ring = channel.ring;
-  auto bytes = channel.own->shape.count * size_of(channel.own->shape.dtype);
-  auto slots = static_cast<std::uint64_t>(ring.slots);
-  auto slot_of = [&](std::uint64_t chunk) { return ((work.base_ + chunk) % slots) * ring.chunk; };
-  auto size_of_chunk = [&](std::uint64_t chunk) { return std::min(ring.chunk, bytes - chunk * ring.chunk); };
-  // Chunk g uses the slot of chunk g - slots: that one must be over with, as far as the action touches it.
-  auto freed = [&](std::uint64_t chunk) {
-    auto next = work.base_ + chunk + 1;
-    return next > slots ? next - slots : 0;
-  };
-  bool streaming = bytes >= kStreamFrom;
-  bool any = false;
-  for (bool moved = true; moved && !fenced_.load(std::memory_order_relaxed); any = any || moved) {
-    moved = false;
-    if (auto c = work.copied_in_; c < ring.chunks && least_is(work, &Channel::reduced, freed(c))) {
-      copy(channel.region->input() + slot_of(c), work.in_ + c * ring.chunk, size_of_chunk(c), false);
-      work.copied_in_ = c + 1;
-      publish(channel.own->submitted, work.base_ + c + 1);
-      moved = true;
-    }
-    if (auto c = work.reduced_; c < work.copied_in_ && least_is(work, &Channel::submitted, work.base_ + c + 1) &&
-                                least_is(work, &Channel::copied, freed(c))) {
-      auto begin = slot_of(c);
-      // Even parts of this very chunk: the last one of a message may be short. Parts are whole pages of the slot,
-      // whose pages belong to ranks by the region's stripes.
-      reduce_pieces(work, pieces_of(channel.region->stripes(), team_.rank, begin, begin + size_of_chunk(c)), 0,
-                    channel.region->result(0), 0);
-      channel.own->squares[work.use_ % 2] = work.squares_;
-      work.reduced_ = c + 1;
-      publish(channel.own->reduced, work.base_ + c + 1);
-      moved = true;
-    }
-    if (auto c = work.copied_out_; c < work.reduced_ && least_is(work, &Channel::reduced, work.base_ + c + 1)) {
-      copy(work.out_ + c * ring.chunk, channel.region->result(0) + slot_of(c), size_of_chunk(c), streaming);
-      work.copied_out_ = c + 1;
-      publish(channel.own->copied, work.base_ + c + 1);
-      moved = true;
-    }
-  }
-  if (work.copied_out_ < ring.chunks) return any ? Moved::yes : Moved::no;
-  work.squares_ = 0;
-  for (const auto* peer : channel.peers) work.squares_ += peer->squares[work.use_ % 2];
-  finish(work);
-  return Moved::yes;
-}
-
-Engine::Moved Engine::advance(Work& work) {
-  if (fenced_.load(std::memory_order_acquire)) {
-    Diagnosis diagnosis(*this);
-    auto mismatch = diagnosis.mismatch_of(work);
-    fail(work, mismatch ? *mismatch : complaint_of_others().value_or(fence_reason()));
-    return Moved::yes;
-  }
-  // Read before the counters: what a rank published before it left is seen below.
-  int departed = any_departed_.load(std::memory_order_acquire) ? departed_before(work) : -1;
-  auto moved =
-      work.channel_->own->shape.memory == Memory::registered ? advance_registered(work) : advance_plain(work);
-  if (departed < 0 || moved == Moved::yes) return moved;
-  fail(work, complaint_of_others().value_or(departure_of(departed)));
-  return Moved::yes;
-}
-
-int Engine::departed_before(Work& work) {
-  auto target = work.base_ + work.channel_->own->chunks;
-  for (int rank = 0; rank < team_.size(); ++rank) {
-    if (!departed_[rank].load(std::memory_order_acquire)) continue;
-    const auto* peer = peer_of(work, rank);
-    if (!peer || peer->submitted.load(std::memory_order_acquire) < target ||
-        peer->reduced.load(std::memory_order_acquire) < target)
-      return rank;
-  }
-  return -1;
-}
-
-int Engine::departed_before_row(std::uint64_t rows) const {
-  for (int rank = 0; rank < team_.size(); ++rank)
-    if (departed_[rank].load(std::memory_order_acquire) &&
-        controls_[rank]->rows.load(std::memory_order_acquire) < rows)
-      return rank;
-  return -1;
-}
-
-void Engine::finish(Work& work) {
-  in_flight_.fetch_sub(1, std::memory_order_relaxed);
-  work.state_.store(Work::State::done, std::memory_order_release);
-}
-
-void Engine::fail(Work& work, Error why) {
-  in_flight_.fetch_sub(1, std::memory_order_relaxed);
-  work.error_ = std::move(why);
-  work.state_.store(Work::State::failed, std::memory_order_release);
-}
-
-bool Engine::progress() {
-  {
-    std::lock_guard lock(submit_mutex_);
-    active_.insert(active_.end(), inbox_.begin(), inbox_.end());
-    inbox_.clear();
-  }
-  bool moved = false;
-  for (auto& work : active_) moved = advance(*work) == Moved::yes || moved;
-  if (moved) std::erase_if(active_, [](const auto& work) { return work->state() != Work::State::pending; });
-  return moved;
-}
-
-bool Engine::try_progress() {
-  std::unique_lock lock(work_mutex_, std::try_to_lock);
-  if (!lock) return false;
-  bool moved = progress();
-  lock.unlock();
-  if (moved && helpers_.load(std::memory_order_relaxed) > 1) ring();  // another caller may wait for what is done now
-  return moved;
-}
-
 // ---- waiting ----
 
 template <class Done>
@@ -384,7 +180,7 @@ Status Engine::wait_until(const Done& done, std::uint32_t blocked_on) {
           break;
         }
         if (int rank = any_departed_.load(std::memory_order_acquire) ? departed_before_row(rows_) : -1; rank >= 0) {
-          status = complaint_of_others().value_or(departure_of(rank));
+          status = complaint_of_others().value_or(departure(rank));
           break;
         }
       }
@@ -490,6 +286,8 @@ std::optional<Error> Engine::complaint_of_others() const {
   }
   return std::nullopt;
 }
+
+Error Engine::departure(int rank) { return {Code::peer_lost, fmt::format("rank {} has left the job", rank)}; }
 
 void Engine::depart(int rank) {
   departed_[rank].store(true, std::memory_order_release);

@@ -129,6 +129,7 @@ class Engine {
   /// What another rank published, if any.
   std::optional<Error> complaint_of_others() const;
   /// The departed rank that this operation or row can never get what it needs from, or -1.
+  static Error departure(int rank);
   int departed_before(Work& work);
   int departed_before_row(std::uint64_t rows) const;
 

@@ -8,7 +8,8 @@ namespace {
 constexpr std::size_t kLargestStripe = 256 * 1024;
 constexpr std::size_t kMostStripes = 8192;
 constexpr std::size_t kChunk = 256 * 1024;
-constexpr int kSlots = 4;
+constexpr std::size_t kSlotsPerRank = 4;
+constexpr std::size_t kMostSlots = 16;
 
 }  // namespace
 
@@ -51,7 +52,7 @@ Ring ring_for(std::size_t bytes, int ranks) {
   // Small chunks stay in the caches between copying in, reducing and copying out; every rank still gets whole pages.
   ring.chunk = std::min(whole, std::max(kChunk, kPage * static_cast<std::size_t>(ranks)));
   ring.chunks = (std::max<std::size_t>(bytes, 1) + ring.chunk - 1) / ring.chunk;
-  ring.slots = static_cast<int>(std::min<std::size_t>(ring.chunks, kSlots));
+  ring.slots = static_cast<int>(std::min({ring.chunks, kSlotsPerRank * static_cast<std::size_t>(ranks), kMostSlots}));
   return ring;
 }
 

@@ -37,7 +37,8 @@ struct Piece {
 /// What `rank` finalises of [begin, end): the parts of its stripes in there, in order.
 std::vector<Piece> pieces_of(const Stripes& stripes, int rank, std::size_t begin, std::size_t end);
 
-/// How plain memory passes through a ring of slots in shared memory.
+/// How plain memory passes through a ring of slots in shared memory. More ranks get a longer ring: where they outnumber
+/// the cores, a rank that gets one then has more to do before it must wait for others to get theirs.
 struct Ring {
   std::size_t chunk = 0;   ///< bytes per slot, a multiple of a page
   int slots = 0;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/bytes.h"
+#include "base/system.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
 #define F_SEAL_FUTURE_WRITE 0x0010
@@ -40,6 +41,9 @@ Result<Fd> create_memory(const std::string& name, std::size_t bytes, Backing bac
   if (!fd) return errno_error(what);
   if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) return errno_error(what);
   if (backing == Backing::sparse) return fd;
+  // The kernel would hand out pages until it must kill somebody for them: ask first.
+  if (auto available = available_memory(); bytes > available)
+    return Error{Code::io, fmt::format("{}: only {} of memory are available", what, format_bytes(available))};
   int failed = 0;
   do failed = fallocate(fd.get(), 0, 0, static_cast<off_t>(bytes)) != 0 ? errno : 0;
   while (failed == EINTR);

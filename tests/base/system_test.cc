@@ -1,0 +1,71 @@
+#include "base/system.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "base/clock.h"
+#include "base/result.h"
+
+namespace pliant {
+namespace {
+
+TEST(System, UsableCoresFollowTheAffinity) {
+  EXPECT_GE(usable_cores(), 1);
+  int pinned = 0;
+  std::thread([&] {  // affinity belongs to a thread: the test's own stays as it is
+    cpu_set_t mine;
+    sched_getaffinity(0, sizeof(mine), &mine);
+    int first = 0;
+    while (!CPU_ISSET(first, &mine)) ++first;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(first, &one);
+    sched_setaffinity(0, sizeof(one), &one);
+    pinned = usable_cores();
+  }).join();
+  EXPECT_EQ(pinned, 1);
+}
+
+TEST(System, AProcessHasAStartTime) {
+  auto mine = start_time_of(getpid());
+  ASSERT_TRUE(mine.has_value());
+  EXPECT_EQ(mine, start_time_of(getpid()));
+  EXPECT_FALSE(start_time_of(0x7ffffff0).has_value());
+}
+
+TEST(System, SomeMemoryIsAvailable) {
+  EXPECT_GT(available_memory(), 1U << 20);
+  EXPECT_LT(available_memory(), std::uint64_t{1} << 50);
+}
+
+TEST(System, RandomNumbersDiffer) { EXPECT_NE(random_u64(), random_u64()); }
+
+TEST(Result, CarriesAValueOrAnError) {
+  Result<int> good(3);
+  EXPECT_TRUE(good.ok());
+  EXPECT_EQ(std::move(good).or_throw(), 3);
+  Result<int> bad(Error{Code::peer_lost, "gone"});
+  EXPECT_FALSE(bad.ok());
+  try {
+    std::move(bad).or_throw();
+    FAIL();
+  } catch (const Failure& failure) {
+    EXPECT_EQ(failure.code(), Code::peer_lost);
+    EXPECT_STREQ(failure.what(), "gone");
+  }
+  EXPECT_EQ(errno_error("open x", ENOENT).code, Code::not_found);
+  EXPECT_EQ(errno_error("open x", EACCES).code, Code::io);
+}
+
+TEST(Clock, AManualClockMovesOnlyWhenTold) {
+  ManualClock clock;
+  EXPECT_EQ(clock.now(), Nanos(0));
+  clock.advance(std::chrono::seconds(2));
+  EXPECT_DOUBLE_EQ(seconds(clock.now()), 2);
+}
+
+}  // namespace
+}  // namespace pliant

@@ -1,0 +1,24 @@
+#include "fuzz/fuzz.h"
+#include "session/summary.h"
+
+namespace pliant::fuzz {
+
+std::vector<Bytes> seeds() {
+  session::SummaryRow row;
+  row.step = 3;
+  row.samples = 64;
+  auto plain = session::encode(row);
+  row.logs = {{"loss", 0.5, 64}, {"accuracy", 0.9, 64}};
+  auto logged = session::encode(row);
+  return {Bytes(plain.begin(), plain.end()), Bytes(logged.begin(), logged.end())};
+}
+
+void run(std::span<const std::uint8_t> input) {
+  std::string_view bytes(reinterpret_cast<const char*>(input.data()), input.size());
+  auto row = session::decode_summary(bytes);
+  if (!row) return;
+  PLIANT_ASSERT(session::encode(row.value()) == bytes);
+  (void)session::fold({row.value(), row.value()});
+}
+
+}  // namespace pliant::fuzz

@@ -1,0 +1,70 @@
+#include "wire/messages.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace pliant::wire {
+namespace {
+
+std::vector<Message> one_of_each() {
+  ViewNotice view{3, 4, 42, {{0, 100, "@a"}, {7, 200, "@b"}}};
+  return {Join{"job", 1, 123, "@address", 2, "0.1"},
+          view,
+          Refusal{"no"},
+          Progress{10, 1, 3, 100, 6400, 1234.5, 0.25, "accuracy 0.9"},
+          Complaint{2, "died"},
+          PeerHello{"job", 0x1234, 7},
+          RegionNotice{"gradients", 1, 4096, 4096, 2},
+          Bye{}};
+}
+
+TEST(Messages, ComeBackFromTheirBytes) {
+  auto all = one_of_each();
+  ASSERT_EQ(all.size(), std::variant_size_v<Message>);
+  for (const auto& message : all) {
+    auto back = decode(encode(message)).or_throw();
+    EXPECT_EQ(back.index(), message.index());
+    EXPECT_EQ(encode(back), encode(message));
+  }
+  auto view = std::get<ViewNotice>(decode(encode(all[1])).or_throw());
+  EXPECT_EQ(view.members.at(1), (Member{7, 200, "@b"}));
+}
+
+TEST(Messages, EveryTruncationAndAnythingBehindIsRefused) {
+  for (const auto& message : one_of_each()) {
+    auto bytes = encode(message);
+    for (std::size_t size = 0; size < bytes.size(); ++size)
+      EXPECT_FALSE(decode({bytes.data(), size}).ok()) << message.index() << " cut to " << size;
+    bytes.push_back(0);
+    EXPECT_FALSE(decode(bytes).ok());
+  }
+}
+
+TEST(Messages, StrangersAndOtherVersionsAreTold) {
+  auto bytes = encode(Bye{});
+  bytes[4] = 99;
+  EXPECT_NE(decode(bytes).error().message.find("version 99"), std::string::npos);
+  bytes[0] = 'X';
+  EXPECT_EQ(decode(bytes).error().message, "not a Pliant message");
+  bytes = encode(Bye{});
+  bytes[6] = 200;
+  EXPECT_FALSE(decode(bytes).ok());
+  EXPECT_FALSE(decode(std::vector<std::uint8_t>(kMaxPacket + 1)).ok());
+}
+
+TEST(Messages, CountsThatLieAllocateNothing) {
+  auto bytes = encode(ViewNotice{1, 1, 1, {}});
+  for (std::size_t i = bytes.size() - 4; i < bytes.size(); ++i) bytes[i] = 0xff;
+  EXPECT_FALSE(decode(bytes).ok());
+}
+
+TEST(Messages, AViewOfTheLargestSizeFits) {
+  ViewNotice view{1, 1, 1, {}};
+  for (std::uint64_t id = 0; id < kMaxMembers; ++id)
+    view.members.push_back({id, 1 << 22, "@pliant/0123456789abcdef"});
+  EXPECT_EQ(std::get<ViewNotice>(decode(encode(view)).or_throw()).members.size(), kMaxMembers);
+}
+
+}  // namespace
+}  // namespace pliant::wire
