@@ -21,6 +21,7 @@
 #include "base/system.h"
 #include "collective/group.h"
 #include "collective/kernels.h"
+#include "net/futex.h"
 #include "net/socket.h"
 
 namespace pliant::cli {
@@ -37,7 +38,8 @@ double now_ms() { return seconds(SteadyClock().now()) * 1e3; }
 /// Whole numbers below 16, whose sums over 512 ranks are exact in fp32 and, over few ranks, in fp16 and bf16.
 float value_of(int rank, int turn, std::size_t index) {
   auto mixed = (static_cast<std::uint32_t>(index) + static_cast<std::uint32_t>(turn) * 40503U +
-                static_cast<std::uint32_t>(rank) * 9176U) * 2654435761U;
+                static_cast<std::uint32_t>(rank) * 9176U) *
+               2654435761U;
   return static_cast<float>(mixed >> 28);
 }
 
@@ -47,15 +49,23 @@ struct Board {
   std::atomic<std::uint32_t> turn;
   std::atomic<std::uint32_t> wrong;
   int ranks;
+  bool sleeps;  // next to strangers, who would take the core of whoever only yields
 
   void gate() {
     auto now = turn.load(std::memory_order_relaxed);
     if (arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == static_cast<std::uint32_t>(ranks)) {
       arrived.store(0, std::memory_order_relaxed);
       turn.store(now + 1, std::memory_order_release);
+      if (sleeps) net::futex_wake(&turn);
       return;
     }
-    while (turn.load(std::memory_order_acquire) == now) sched_yield();
+    net::FutexWord word{&turn, now};
+    while (turn.load(std::memory_order_acquire) == now) {
+      if (sleeps)
+        net::futex_wait_any({&word, 1}, std::chrono::milliseconds(100));
+      else
+        sched_yield();
+    }
   }
 };
 
@@ -88,9 +98,11 @@ class Rank {
     slots_ = std::max<std::size_t>(2, (rotate + per_slot - 1) / per_slot);
     if (!registered) {
       plain_.resize(slots_ * slot_bytes_);
+      for (std::size_t t = 0; t < what_.tensors.size(); ++t) names_.push_back(fmt::format("p{}", t));
       return;
     }
-    slots_ = std::max<std::size_t>(1, std::min(slots_, std::max(kMostNames, 4 * what_.tensors.size()) / what_.tensors.size()));
+    slots_ = std::max<std::size_t>(
+        1, std::min(slots_, std::max(kMostNames, 4 * what_.tensors.size()) / what_.tensors.size()));
     arena_ = group_->create_region("arena", slots_ * slot_bytes_).or_throw();
     for (std::size_t i = 0; i < slots_ * what_.tensors.size(); ++i) names_.push_back(fmt::format("t{}", i));
   }
@@ -119,7 +131,7 @@ class Rank {
         request.region = arena_;
         request.offset = slot(turn) * slot_bytes_ + offsets_[t];
       } else {
-        request.name = alone ? "plain" : names_[t];
+        request.name = names_[t];
         request.in = request.out = input(turn) + offsets_[t];
       }
       operations_.push_back(group_->submit(request).or_throw());
@@ -171,6 +183,11 @@ class BareLoop {
   BareLoop(const BareLoop&) = delete;
   BareLoop& operator=(const BareLoop&) = delete;
 
+  /// In each process, before anything is timed: page faults are not the loop's.
+  void touch() {
+    constexpr int kPopulateWrite = 23;  // MADV_POPULATE_WRITE
+    madvise(memory_, bytes_ * static_cast<std::size_t>(ranks_ + 1) * slots_, kPopulateWrite);
+  }
   void write(int rank, int turn) {
     auto* to = reinterpret_cast<float*>(at(rank, turn));
     std::fill_n(to, bytes_ / 4, static_cast<float>(rank + turn));
@@ -204,8 +221,8 @@ struct Plan {
 Plan plan_for(const AllReduceCase& what) {
   Plan plan{};
   auto bytes = std::max<std::size_t>(what.bytes(), 1);
-  plan.iterations = what.iterations ? what.iterations
-                                    : static_cast<int>(std::clamp<std::size_t>((512UL << 20) / bytes, 20, 2000));
+  plan.iterations =
+      what.iterations ? what.iterations : static_cast<int>(std::clamp<std::size_t>((512UL << 20) / bytes, 20, 2000));
   plan.warmup = std::max(3, plan.iterations / 10);
   plan.rotate = what.rotate ? what.rotate : bytes <= kSmallMessage ? 64UL << 20 : 1UL << 30;
   return plan;
@@ -214,6 +231,7 @@ Plan plan_for(const AllReduceCase& what) {
 void run_rank(const AllReduceCase& what, const Plan& plan, Board& board, BareLoop& bare, double* times,
               std::unique_ptr<collective::Group> group) {
   int me = group->rank();
+  bare.touch();
   Rank rank(what, std::move(group), plan.iterations, plan.rotate);
   // Every slot once, untimed: first uses describe themselves, and memory is touched.
   int first = static_cast<int>(std::max<std::size_t>(rank.slots(), static_cast<std::size_t>(plan.warmup)));
@@ -259,7 +277,7 @@ std::size_t AllReduceCase::bytes() const { return std::accumulate(tensors.begin(
 
 Result<AllReduceTiming> time_allreduce(const AllReduceCase& what) {
   auto plan = plan_for(what);
-  auto* board = new (share<Board>(1)) Board{{}, {}, {}, what.ranks};
+  auto* board = new (share<Board>(1)) Board{{}, {}, {}, what.ranks, what.load > 0};
   auto row = static_cast<std::size_t>(plan.iterations) * 2 + 8;
   auto* times = share<double>(row * static_cast<std::size_t>(what.ranks));
   BareLoop bare(what.bytes(), what.ranks, plan.rotate);
@@ -322,8 +340,8 @@ Result<AllReduceTiming> time_allreduce(const AllReduceCase& what) {
 std::vector<std::size_t> resnet50_tensors() {
   std::vector<std::size_t> tensors;
   auto layer = [&](std::size_t in, std::size_t out, std::size_t kernel) {
-    tensors.push_back(in * out * kernel * kernel);                  // weights
-    for (int i = 0; i < 3; ++i) tensors.push_back(out);             // bias, and BatchNorm's scale and shift
+    tensors.push_back(in * out * kernel * kernel);       // weights
+    for (int i = 0; i < 3; ++i) tensors.push_back(out);  // bias, and BatchNorm's scale and shift
   };
   layer(3, 64, 7);
   std::size_t in = 64;

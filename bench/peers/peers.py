@@ -189,8 +189,8 @@ def report(results, failures, args):
                 "OpenMPI": rounds.package("libopenmpi3"), "MPICH": rounds.package("libmpich12"),
                 "Gloo": rounds.package("libgloo0"), "compiler": rounds.first_line(["g++", "--version"])}
     how = (f"fp32 sums, {args.rounds} rounds in turn. A time is the maximum over ranks; a figure is the median over "
-           "rounds of that round's p50; a ratio is taken within each round, then its median with the lowest and highest "
-           "round. How it is measured: `bench/peers/README.md`.")
+           "rounds of that round's p50; a ratio is taken within each round, then its median with the lowest and "
+           "highest round. How it is measured: `bench/peers/README.md`.")
     if args.oversubscribed:
         parts = [oversubscribed_summary(results, args)]
     else:

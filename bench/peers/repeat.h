@@ -12,9 +12,9 @@
 // memory follows them. The barrier before it stays: an MPI library may need its peers inside MPI to make progress. The
 // barrier after t1 keeps a fast rank from writing its next input while others still reduce on the same cores.
 //
-// Ranks walk through `buffers_bytes` of inputs and results per host, so that a result cannot live in the last-level
-// cache. Messages up to kSmallMessage walk through kSmallBuffers instead: touching 1 GiB in 1 KiB steps would measure
-// page-table walks.
+// Ranks walk through `buffers_bytes` of inputs and results per host, so that nothing of earlier repetitions helps
+// from the last-level cache. Messages up to kSmallMessage walk through kSmallBuffers instead: touching 1 GiB in 1 KiB
+// steps would measure page-table walks.
 
 #include <sched.h>
 #include <sys/mman.h>

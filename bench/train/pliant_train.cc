@@ -58,7 +58,8 @@ std::vector<double> train(pliant::Session& session, const Options& options) {
   std::vector<std::pair<torch::Tensor, torch::Tensor>> pool;
   torch::manual_seed(1000 + session.rank());
   for (int i = 0; i < kPool; ++i) {
-    auto inputs = options.model == "mlp" ? torch::randn({options.batch, 784}) : torch::randn({options.batch, 1, 28, 28});
+    auto inputs =
+        options.model == "mlp" ? torch::randn({options.batch, 784}) : torch::randn({options.batch, 1, 28, 28});
     pool.emplace_back(inputs, torch::randint(10, {options.batch}, torch::kInt64));
   }
   std::vector<double> times;
@@ -86,8 +87,7 @@ std::vector<double> train(pliant::Session& session, const Options& options) {
     return times;
   }
   pliant::DistributedOptimizer optimizer(
-      session, sgd,
-      {.local_batch = static_cast<std::uint64_t>(options.batch), .bucket_bytes = options.bucket_bytes});
+      session, sgd, {.local_batch = static_cast<std::uint64_t>(options.batch), .bucket_bytes = options.bucket_bytes});
   session.share("model", pliant::state_of(*model.ptr())).share("optimizer", pliant::state_of(sgd));
   for (auto step : session.steps({.steps = total})) {
     turn(step.index());
@@ -108,11 +108,16 @@ void run(const Options& options) {
   if (!session.leader()) return;
   auto mean = std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(times.size());
   std::sort(times.begin(), times.end());
-  nlohmann::ordered_json line{{"system", "pliant"},          {"model", options.model},
-                              {"batch", options.batch},      {"ranks", session.size()},
-                              {"threads", options.threads},  {"reduce", !options.no_reduce},
-                              {"p50_ms", times[times.size() / 2]}, {"min_ms", times.front()},
-                              {"mean_ms", mean},             {"steps", options.steps}};
+  nlohmann::ordered_json line{{"system", "pliant"},
+                              {"model", options.model},
+                              {"batch", options.batch},
+                              {"ranks", session.size()},
+                              {"threads", options.threads},
+                              {"reduce", !options.no_reduce},
+                              {"p50_ms", times[times.size() / 2]},
+                              {"min_ms", times.front()},
+                              {"mean_ms", mean},
+                              {"steps", options.steps}};
   if (options.json_file.empty())
     std::cout << line.dump() << std::endl;
   else

@@ -115,10 +115,10 @@ def report(results, failures, args):
     versions = {"Pliant": rounds.first_line([args.pliant, "--version"]), "PyTorch": rounds.package("python3-torch"),
                 "Gloo": rounds.package("libgloo0")}
     parts = [rounds.report_head("Training steps beside DDP", versions),
-             f"{RANKS} processes, threads per process: {args.threads}, {args.rounds} rounds in turn. A step's time is the maximum "
-             "over ranks; a figure is the median over rounds of that round's p50, with the lowest and highest round. "
-             "Exposed is the step's time less that of the same replicas side by side without reduction. Below 1: Pliant "
-             "is faster. How it is measured: `bench/train/README.md`."]
+             f"{RANKS} processes, threads per process: {args.threads}, {args.rounds} rounds in turn. A step's time is "
+             "the maximum over ranks; a figure is the median over rounds of that round's p50, with the lowest and "
+             "highest round. Exposed is the step's time less that of the same replicas side by side without reduction. "
+             "A ratio below 1: Pliant is faster. How it is measured: `bench/train/README.md`."]
     parts += [summary(model, seen, args) for model, seen in results.items()]
     return "\n\n".join(part for part in parts + [rounds.failures_text(failures)] if part) + "\n"
 

@@ -20,6 +20,7 @@ struct Options {
   double lr = 0.05;
   std::uint64_t seed = 42;
   bool augment = false;
+  std::int64_t limit = 0;
 };
 
 /// Accuracy over the whole test set: every worker takes a part of it.
@@ -46,6 +47,10 @@ void train(const Options& options) {
 
   auto [images, labels] = pliant::read_mnist(options.data, true);
   auto [test_images, test_labels] = pliant::read_mnist(options.data, false);
+  if (options.limit > 0 && options.limit < images.size(0)) {
+    images = images.narrow(0, 0, options.limit);
+    labels = labels.narrow(0, 0, options.limit);
+  }
   auto model = make_model(options.model);
   torch::optim::SGD sgd(model.ptr()->parameters(), torch::optim::SGDOptions(options.lr).momentum(0.9));
 
@@ -92,15 +97,23 @@ void train(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app{"Trains a small network on Fashion-MNIST.\n\nExamples:\n"
-               "  fashion_mnist --epochs 1\n"
-               "  pliant run -n 2 -- fashion_mnist --model resnet --batch 32"};
-  app.add_option("--model", options.model, "cnn or resnet")->check(CLI::IsMember({"cnn", "resnet"}))->capture_default_str();
-  app.add_option("--epochs", options.epochs, "passes over the data")->check(CLI::Range(1, 10000))->capture_default_str();
-  app.add_option("--batch", options.batch, "samples per worker and step")->check(CLI::Range(1, 60000))->capture_default_str();
+  CLI::App app{
+      "Trains a small network on Fashion-MNIST.\n\nExamples:\n"
+      "  fashion_mnist --epochs 1\n"
+      "  pliant run -n 2 -- fashion_mnist --model resnet --batch 32"};
+  app.add_option("--model", options.model, "cnn or resnet")
+      ->check(CLI::IsMember({"cnn", "resnet"}))
+      ->capture_default_str();
+  app.add_option("--epochs", options.epochs, "passes over the data")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  app.add_option("--batch", options.batch, "samples per worker and step")
+      ->check(CLI::Range(1, 60000))
+      ->capture_default_str();
   app.add_option("--lr", options.lr, "learning rate at the start")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--data", options.data, "folder with the IDX files")->capture_default_str();
   app.add_option("--seed", options.seed, "of a job of one; under pliant run its --seed decides")->capture_default_str();
+  app.add_option("--limit", options.limit, "train on so many samples only")->check(CLI::NonNegativeNumber);
   app.add_flag("--augment", options.augment, "shift and mirror the images");
   CLI11_PARSE(app, argc, argv);
   std::setvbuf(stdout, nullptr, _IOLBF, 0);

@@ -97,8 +97,9 @@ int main(int argc, char** argv) {
   std::uint64_t epochs = 2;
   std::uint64_t batch = 50;
   float rate = 0.1F;
-  CLI::App app{"Softmax regression on Fashion-MNIST without any framework.\n\nExample:\n"
-               "  pliant run -n 2 -- logistic_regression --epochs 3"};
+  CLI::App app{
+      "Softmax regression on Fashion-MNIST without any framework.\n\nExample:\n"
+      "  pliant run -n 2 -- logistic_regression --epochs 3"};
   app.add_option("--data", data, "folder with the IDX files")->capture_default_str();
   app.add_option("--epochs", epochs, "passes over the data")->check(CLI::Range(1, 10000))->capture_default_str();
   app.add_option("--batch", batch, "samples per worker and step")->check(CLI::Range(1, 60000))->capture_default_str();

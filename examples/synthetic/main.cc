@@ -54,7 +54,9 @@ void run(const Options& options) {
       auto first = count * b / options.buckets;
       auto size = count * (b + 1) / options.buckets - first;
       for (std::size_t i = first; i < first + size; i += 1024) values[i] = static_cast<float>(session.rank() + 1);
-      if (size) reductions.push_back(session.reduce<float>("bucket" + std::to_string(b), gradients, pliant::Op::mean, first, size));
+      if (size)
+        reductions.push_back(
+            session.reduce<float>("bucket" + std::to_string(b), gradients, pliant::Op::mean, first, size));
     }
     for (auto& reduction : reductions) reduction.wait();
     auto now = Clock::now();
@@ -82,17 +84,25 @@ void run(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app{"Measures training throughput with synthetic work.\n\nExamples:\n"
-               "  pliant run -n 2 -- synthetic\n"
-               "  pliant run -n 4 -- synthetic --parameters 104857600 --compute-ms 20 --sleep"};
+  CLI::App app{
+      "Measures training throughput with synthetic work.\n\nExamples:\n"
+      "  pliant run -n 2 -- synthetic\n"
+      "  pliant run -n 4 -- synthetic --parameters 104857600 --compute-ms 20 --sleep"};
   app.add_option("--parameters", options.parameters, "bytes of parameters (as 100MiB or a number)")
-      ->transform(CLI::AsSizeValue(false))->check(CLI::Range(std::uint64_t{4096}, std::uint64_t{16} << 30));
-  app.add_option("--compute-ms", options.compute_ms, "time of a forward and backward pass")->check(CLI::NonNegativeNumber)->capture_default_str();
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(std::uint64_t{4096}, std::uint64_t{16} << 30));
+  app.add_option("--compute-ms", options.compute_ms, "time of a forward and backward pass")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   app.add_flag("--sleep", options.sleep, "spend it sleeping instead of working");
-  app.add_option("--batch", options.batch, "samples per worker and step")->check(CLI::Range(1, 1 << 20))->capture_default_str();
+  app.add_option("--batch", options.batch, "samples per worker and step")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
   app.add_option("--steps", options.steps, "measured steps")->check(CLI::Range(1, 1 << 20))->capture_default_str();
   app.add_option("--warmup", options.warmup, "steps before measuring")->capture_default_str();
-  app.add_option("--buckets", options.buckets, "reductions per step")->check(CLI::Range(1, 1000))->capture_default_str();
+  app.add_option("--buckets", options.buckets, "reductions per step")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
   try {

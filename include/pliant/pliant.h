@@ -53,9 +53,9 @@ class RandomStream {
   static constexpr result_type max() { return std::numeric_limits<result_type>::max(); }
   result_type operator()();
 
-  double uniform();                               ///< in [0, 1)
-  std::uint64_t below(std::uint64_t limit);       ///< in [0, limit); limit > 0
-  double normal();                                ///< mean 0, variance 1
+  double uniform();                          ///< in [0, 1)
+  std::uint64_t below(std::uint64_t limit);  ///< in [0, limit); limit > 0
+  double normal();                           ///< mean 0, variance 1
   std::uint64_t key() const { return key_; }
 
  private:
@@ -121,7 +121,7 @@ class Region {
   friend class Session;
   friend class session::Core;
   void* data();
-  std::size_t bytes_ = 0;  // as asked for
+  std::size_t bytes_ = 0;                       // as asked for
   std::shared_ptr<collective::Region> region_;  // shared with operations in flight
 };
 
@@ -146,8 +146,8 @@ struct JoinOptions {
 };
 
 struct BatchPlan {
-  std::uint64_t local = 32;   ///< samples per worker and step
-  std::uint64_t global = 0;   ///< samples per step over all workers; if set, it is divided among them
+  std::uint64_t local = 32;  ///< samples per worker and step
+  std::uint64_t global = 0;  ///< samples per step over all workers; if set, it is divided among them
 };
 
 struct StepsOptions {
@@ -156,9 +156,9 @@ struct StepsOptions {
 };
 
 struct SampleOptions {
-  std::uint64_t local_batch = 0;   ///< see BatchPlan; 0: leave the session's plan
+  std::uint64_t local_batch = 0;  ///< see BatchPlan; 0: leave the session's plan
   std::uint64_t global_batch = 0;
-  bool shuffle = true;             ///< a new order every epoch
+  bool shuffle = true;  ///< a new order every epoch
 };
 
 class Steps;
@@ -174,10 +174,8 @@ class Step {
   void log(std::string_view name, double value);
   /// The same for a tensor of one element.
   template <class Tensor>
-    requires requires(const Tensor& t) { t.template item<double>(); }
-  void log(std::string_view name, const Tensor& value) {
-    log(name, value.template item<double>());
-  }
+  requires requires(const Tensor& t) { t.template item<double>(); }
+  void log(std::string_view name, const Tensor& value) { log(name, value.template item<double>()); }
 
  private:
   friend class session::Core;

@@ -23,12 +23,12 @@ StatePtr state_of(torch::nn::Module& module);
 StatePtr state_of(torch::optim::Optimizer& optimizer);
 
 struct OptimizerOptions {
-  std::uint64_t local_batch = 0;    ///< samples per worker and step; 0: leave the session's plan
-  int accumulate = 1;               ///< backward passes per step; their gradients are averaged
-  double clip_norm = 0;             ///< limit of the averaged gradient's norm; 0: none
-  bool skip_non_finite = true;      ///< leave a step out, on all workers, if its averaged gradient is not finite
+  std::uint64_t local_batch = 0;       ///< samples per worker and step; 0: leave the session's plan
+  int accumulate = 1;                  ///< backward passes per step; their gradients are averaged
+  double clip_norm = 0;                ///< limit of the averaged gradient's norm; 0: none
+  bool skip_non_finite = true;         ///< leave a step out, on all workers, if its averaged gradient is not finite
   std::size_t bucket_bytes = 4 << 20;  ///< smaller: reduction starts earlier; larger: less to coordinate
-  bool seed_random = true;          ///< seed LibTorch's generator in every step from (seed, epoch, step, rank)
+  bool seed_random = true;             ///< seed LibTorch's generator in every step from (seed, epoch, step, rank)
 };
 
 /// Wraps any optimizer whose step() needs no closure. Gradients become views of registered memory and are reduced
@@ -89,9 +89,8 @@ class TensorDataset final : public Dataset {
                                               const std::function<RandomStream(std::uint64_t)>& random)>;
   TensorDataset(torch::Tensor inputs, torch::Tensor targets, Augment augment = {});
   std::uint64_t size() const override;
-  std::pair<torch::Tensor, torch::Tensor> gather(
-      const std::vector<std::uint64_t>& samples,
-      const std::function<RandomStream(std::uint64_t)>& random) override;
+  std::pair<torch::Tensor, torch::Tensor> gather(const std::vector<std::uint64_t>& samples,
+                                                 const std::function<RandomStream(std::uint64_t)>& random) override;
 
  private:
   torch::Tensor inputs_, targets_;

@@ -64,10 +64,10 @@ template <class T>
 inline constexpr bool kReducible = false;
 template <class T>
 inline constexpr Dtype kDtypeOf = Dtype::u8;
-#define PLIANT_DTYPE(type, value)               \
-  template <>                                   \
+#define PLIANT_DTYPE(type, value)                \
+  template <>                                    \
   inline constexpr bool kReducible<type> = true; \
-  template <>                                   \
+  template <>                                    \
   inline constexpr Dtype kDtypeOf<type> = value;
 PLIANT_DTYPE(float, Dtype::f32)
 PLIANT_DTYPE(double, Dtype::f64)

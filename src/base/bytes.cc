@@ -7,17 +7,22 @@
 namespace pliant {
 
 Result<std::uint64_t> parse_bytes(std::string_view text) {
-  const Error bad{Code::invalid, fmt::format("'{}' is not a size: expected a number with an optional Ki, Mi or Gi", text)};
+  const Error bad{Code::invalid,
+                  fmt::format("'{}' is not a size: expected a number with an optional Ki, Mi or Gi", text)};
   std::uint64_t number = 0;
   auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (code != std::errc() || end == text.data()) return bad;
   std::string_view unit(end, text.data() + text.size() - end);
   if (unit.ends_with("B")) unit.remove_suffix(1);
   int shift = 0;
-  if (unit == "Ki" || unit == "K") shift = 10;
-  else if (unit == "Mi" || unit == "M") shift = 20;
-  else if (unit == "Gi" || unit == "G") shift = 30;
-  else if (!unit.empty()) return bad;
+  if (unit == "Ki" || unit == "K")
+    shift = 10;
+  else if (unit == "Mi" || unit == "M")
+    shift = 20;
+  else if (unit == "Gi" || unit == "G")
+    shift = 30;
+  else if (!unit.empty())
+    return bad;
   if (number > (UINT64_MAX >> shift)) return bad;
   return number << shift;
 }

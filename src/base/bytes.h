@@ -21,7 +21,7 @@ std::string format_bytes(std::uint64_t bytes);
 class ByteWriter {
  public:
   template <class T>
-    requires std::is_trivially_copyable_v<T>
+  requires std::is_trivially_copyable_v<T>
   void put(const T& value) {
     auto at = bytes_.size();
     bytes_.resize(at + sizeof(T));
@@ -43,8 +43,7 @@ class ByteReader {
  public:
   explicit ByteReader(std::span<const std::uint8_t> bytes) : rest_(bytes) {}
   template <class T>
-    requires std::is_trivially_copyable_v<T>
-  T get() {
+  requires std::is_trivially_copyable_v<T> T get() {
     T value{};
     if (rest_.size() < sizeof(T)) {
       fail();

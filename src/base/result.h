@@ -19,8 +19,8 @@ struct Error {
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : value_(std::move(value)) {}          // NOLINT(google-explicit-constructor)
-  Result(Error error) : error_(std::move(error)) {}      // NOLINT(google-explicit-constructor)
+  Result(T value) : value_(std::move(value)) {}      // NOLINT(google-explicit-constructor)
+  Result(Error error) : error_(std::move(error)) {}  // NOLINT(google-explicit-constructor)
   bool ok() const { return value_.has_value(); }
   explicit operator bool() const { return ok(); }
   T& value() & { return *value_; }
@@ -60,16 +60,16 @@ Error errno_error(const std::string& what, int number);
 Error errno_error(const std::string& what);
 
 /// A bug, not an event: says where and stops the process.
-#define PLIANT_ASSERT(condition)                                                                      \
-  do {                                                                                                \
-    if (!(condition)) {                                                                               \
-      std::fprintf(stderr, "pliant: bug: %s at %s:%d\n", #condition, __FILE__, __LINE__);             \
-      std::abort();                                                                                   \
-    }                                                                                                 \
+#define PLIANT_ASSERT(condition)                                                          \
+  do {                                                                                    \
+    if (!(condition)) {                                                                   \
+      std::fprintf(stderr, "pliant: bug: %s at %s:%d\n", #condition, __FILE__, __LINE__); \
+      std::abort();                                                                       \
+    }                                                                                     \
   } while (false)
 
-#define PLIANT_TRY(expression)                                   \
-  do {                                                           \
+#define PLIANT_TRY(expression)                                              \
+  do {                                                                      \
     if (auto status_ = (expression); !status_.ok()) return status_.error(); \
   } while (false)
 

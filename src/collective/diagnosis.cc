@@ -49,8 +49,8 @@ std::optional<Error> Diagnosis::mismatch_of(const Work& work) {
 std::vector<Diagnosis::Blocked> Diagnosis::snapshot() const {
   std::vector<Blocked> blocked;
   for (const auto* control : engine_.controls_)
-    blocked.push_back({control->blocked_on.load(std::memory_order_acquire),
-                       control->blocked_turns.load(std::memory_order_acquire)});
+    blocked.push_back(
+        {control->blocked_on.load(std::memory_order_acquire), control->blocked_turns.load(std::memory_order_acquire)});
   return blocked;
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Nanos kNap = 100ms;                  // the longest sleep between two looks around
+constexpr Nanos kNap = 100ms;  // the longest sleep between two looks around
 constexpr std::uint32_t kBlockedOnRows = UINT32_MAX;
 
 }  // namespace
@@ -97,8 +97,8 @@ Result<std::shared_ptr<Work>> Engine::submit(const Request& request, const Regio
   if (request.count == 0) return Error{Code::invalid, fmt::format("reduction '{}' has no elements", request.name)};
   if (request.region && (request.offset % size_of(request.dtype) != 0 || request.offset > request.region->bytes() ||
                          bytes > request.region->bytes() - request.offset))
-    return Error{Code::invalid, fmt::format("reduction '{}' is outside of region '{}'", request.name,
-                                            request.region->name())};
+    return Error{Code::invalid,
+                 fmt::format("reduction '{}' is outside of region '{}'", request.name, request.region->name())};
   if (!request.region && (!request.in || !request.out))
     return Error{Code::invalid, fmt::format("reduction '{}' has no memory", request.name)};
 
@@ -118,11 +118,12 @@ Result<std::shared_ptr<Work>> Engine::submit(const Request& request, const Regio
     channel.own->weight[work->use_ % 2] = request.weight;
     ++channel.uses;
     inbox_.push_back(work);
-    in_flight_.fetch_add(1, std::memory_order_relaxed);
-    if (request.region) channel.own->submitted.store(work->base_ + 1, std::memory_order_seq_cst);
+    in_flight_.fetch_add(1, std::memory_order_seq_cst);
   }
-  if (request.region) ring();
-  if (!request.caller_waits) wake_background();
+  bool complete = request.region && publish(*work->channel_, &Channel::submitted, work->base_ + 1);
+  // A thread that watches the bells hears of the rest; it is needed now only if there is something to reduce or copy.
+  bool useful = complete || !request.region || !background_watches_.load(std::memory_order_seq_cst);
+  if (useful && !request.caller_waits) wake_background();
   return work;
 }
 
@@ -137,9 +138,13 @@ void Engine::ring() {
   }
 }
 
-void Engine::publish(std::atomic<std::uint64_t>& counter, std::uint64_t value) {
-  counter.store(value, std::memory_order_seq_cst);
+bool Engine::publish(LocalChannel& channel, std::atomic<std::uint64_t> Channel::*counter, std::uint64_t value) {
+  (channel.own->*counter).store(value, std::memory_order_seq_cst);
+  if (channel.agreed.load(std::memory_order_acquire))
+    for (const auto* peer : channel.peers)
+      if ((peer->*counter).load(std::memory_order_seq_cst) < value) return false;
   ring();
+  return true;
 }
 
 void Engine::wake_background() {
@@ -159,9 +164,10 @@ void Engine::sleep(const Done& done) {
   std::vector<net::FutexWord> words;
   words.reserve(controls_.size() + 1);
   control_->sleepers.fetch_add(1, std::memory_order_seq_cst);
-  for (const auto* control : controls_) words.push_back({&control->bell, control->bell.load(std::memory_order_seq_cst)});
+  for (const auto* control : controls_)
+    words.push_back({&control->bell, control->bell.load(std::memory_order_seq_cst)});
   // Bells are read before this last look, so what comes after it wakes us.
-  if (!try_progress() && !done()) net::futex_wait_any(words, kNap);
+  if (!try_progress(1) && !done()) net::futex_wait_any(words, kNap);
   control_->sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }
 
@@ -184,7 +190,7 @@ Status Engine::wait_until(const Done& done, std::uint32_t blocked_on) {
           break;
         }
       }
-      if (try_progress()) {
+      if (try_progress(1)) {
         waiter.progressed();
         continue;
       }
@@ -222,7 +228,10 @@ Result<std::vector<std::string>> Engine::exchange(std::string_view row) {
   auto at = rows_ % 2;
   std::memcpy(control_->row[at], row.data(), row.size());
   control_->row_size[at] = static_cast<std::uint32_t>(row.size());
-  publish(control_->rows, ++rows_);
+  control_->rows.store(++rows_, std::memory_order_seq_cst);
+  if (std::all_of(controls_.begin(), controls_.end(),
+                  [&](const auto* control) { return control->rows.load(std::memory_order_seq_cst) >= rows_; }))
+    ring();
   int seen = 0;
   PLIANT_TRY(wait_until(
       [&] {
@@ -240,15 +249,18 @@ Result<std::vector<std::string>> Engine::exchange(std::string_view row) {
 void Engine::run_background() {
   while (!stopping_.load(std::memory_order_acquire)) {
     auto seen = work_bell_.load(std::memory_order_seq_cst);
-    bool ours = helpers_.load(std::memory_order_seq_cst) == 0 && in_flight_.load(std::memory_order_relaxed) > 0;
-    if (ours && try_progress()) continue;
+    background_watches_.store(false, std::memory_order_seq_cst);
+    // Read after the store: a submission that this misses finds the thread not watching, and wakes it.
+    bool ours = in_flight_.load(std::memory_order_seq_cst) > 0 && helpers_.load(std::memory_order_seq_cst) == 0;
+    background_watches_.store(ours, std::memory_order_seq_cst);
+    if (ours && try_progress(0)) continue;
     background_sleeps_.store(true, std::memory_order_seq_cst);
     if (ours) {
       std::vector<net::FutexWord> words{{&work_bell_, seen}};
       control_->sleepers.fetch_add(1, std::memory_order_seq_cst);
       for (const auto* control : controls_)
         words.push_back({&control->bell, control->bell.load(std::memory_order_seq_cst)});
-      if (!try_progress()) net::futex_wait_any(words, kNap);
+      if (!try_progress(0)) net::futex_wait_any(words, kNap);
       control_->sleepers.fetch_sub(1, std::memory_order_seq_cst);
     } else {
       net::FutexWord word{&work_bell_, seen};
@@ -280,8 +292,8 @@ void Engine::complain(const Error& why) {
 std::optional<Error> Engine::complaint_of_others() const {
   for (int rank = 0; rank < team_.size(); ++rank) {
     const auto& control = *controls_[rank];
-    auto length = std::min<std::size_t>(control.complaint_length.load(std::memory_order_acquire),
-                                        sizeof(control.complaint));
+    auto length =
+        std::min<std::size_t>(control.complaint_length.load(std::memory_order_acquire), sizeof(control.complaint));
     if (rank != team_.rank && length) return Error{Code::mismatch, std::string(control.complaint, length)};
   }
   return std::nullopt;

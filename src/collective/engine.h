@@ -38,10 +38,11 @@ struct LocalChannel {
   std::uint32_t index = 0;  // in the own control segment
   Channel* own = nullptr;
   std::shared_ptr<Region> region;
-  Ring ring;                            // plain memory only
-  std::vector<Piece> pieces;            // what this rank finalises; registered memory only
-  std::uint64_t uses = 0;               // of this shape; guarded by Engine::submit_mutex_
-  std::vector<const Channel*> peers;    // by rank, nullptr until agreed; guarded by Engine::work_mutex_
+  Ring ring;                          // plain memory only
+  std::vector<Piece> pieces;          // what this rank finalises; registered memory only
+  std::uint64_t uses = 0;             // of this shape; guarded by Engine::submit_mutex_
+  std::vector<const Channel*> peers;  // by rank, nullptr until found; guarded by Engine::work_mutex_ until agreed
+  std::atomic<bool> agreed{false};    // all peers are found
 };
 
 class Work final : public Operation {
@@ -59,8 +60,8 @@ class Work final : public Operation {
   friend class Engine;
   friend class Diagnosis;
   LocalChannel* channel_ = nullptr;
-  std::uint64_t use_ = 0;    // of the name
-  std::uint64_t base_ = 0;   // chunks of this channel before this use
+  std::uint64_t use_ = 0;   // of the name
+  std::uint64_t base_ = 0;  // chunks of this channel before this use
   const std::byte* in_ = nullptr;
   std::byte* out_ = nullptr;
   bool measure_ = false;
@@ -103,17 +104,19 @@ class Engine {
   enum class Moved { no, yes };
 
   Result<LocalChannel*> channel_for(const Request& request, const RegionMaker& plain_region);
-  bool progress();                 // guarded by work_mutex_
-  bool try_progress();
-  Moved advance(Work& work);       // guarded by work_mutex_
-  bool all_have(Work& work, std::atomic<std::uint64_t> Channel::* counter, std::uint64_t target);
-  bool least_is(const Work& work, std::atomic<std::uint64_t> Channel::* counter, std::uint64_t target);
+  bool progress();  // guarded by work_mutex_
+  bool try_progress(int waiting_here);
+  Moved advance(Work& work);  // guarded by work_mutex_
+  bool all_have(Work& work, std::atomic<std::uint64_t> Channel::*counter, std::uint64_t target);
+  bool least_is(const Work& work, std::atomic<std::uint64_t> Channel::*counter, std::uint64_t target);
   const Channel* peer_of(Work& work, int rank);
   Moved advance_registered(Work& work);
   Moved advance_plain(Work& work);
   void reduce_pieces(Work& work, const std::vector<Piece>& pieces, std::size_t in_shift, std::byte* result,
-                     std::size_t total);
-  void publish(std::atomic<std::uint64_t>& counter, std::uint64_t value);
+                     bool streaming);
+  /// Stores a counter of the own channel, and rings if that may be what somebody sleeps for: if no other rank is still
+  /// behind. The last one of several that publish at once sees all the others, so one of them rings. True if it rang.
+  bool publish(LocalChannel& channel, std::atomic<std::uint64_t> Channel::*counter, std::uint64_t value);
   void finish(Work& work);
   void fail(Work& work, Error why);
   void ring();
@@ -145,9 +148,9 @@ class Engine {
   std::vector<std::shared_ptr<Work>> inbox_;                                             // guarded by submit_mutex_
 
   std::mutex work_mutex_;
-  std::vector<std::shared_ptr<Work>> active_;      // guarded by work_mutex_
-  std::vector<PeerDirectory> directories_;         // guarded by work_mutex_
-  struct {  // kept between reductions, so that small ones allocate nothing
+  std::vector<std::shared_ptr<Work>> active_;  // guarded by work_mutex_
+  std::vector<PeerDirectory> directories_;     // guarded by work_mutex_
+  struct {                                     // kept between reductions, so that small ones allocate nothing
     std::vector<double> weights, shares;
     std::vector<const std::byte*> inputs;
     std::vector<Contribution> contributions;
@@ -162,9 +165,10 @@ class Engine {
   std::vector<std::atomic<bool>> departed_;  // by rank
   std::atomic<bool> any_departed_{false};
   std::atomic<int> in_flight_{0};
-  std::atomic<int> helpers_{0};             // threads in wait_until()
+  std::atomic<int> helpers_{0};              // threads in wait_until()
   std::atomic<std::uint32_t> work_bell_{0};  // what the background thread sleeps on
   std::atomic<bool> background_sleeps_{false};
+  std::atomic<bool> background_watches_{false};  // it is awake, or sleeps on everybody's bells
   std::atomic<bool> stopping_{false};
   std::thread background_;
 };

@@ -15,7 +15,10 @@ namespace pliant::collective {
 class Group::Impl {
  public:
   Impl(Team team, GroupOptions options, net::OwnSegment control)
-      : team_(std::move(team)), options_(std::move(options)), segment_(std::move(control)), peers_(team_.members.size()) {
+      : team_(std::move(team)),
+        options_(std::move(options)),
+        segment_(std::move(control)),
+        peers_(team_.members.size()) {
     auto* control_words = reinterpret_cast<Control*>(segment_.memory.data());
     control_words->magic = kControlMagic;
     control_words->view_hash = team_.view_hash;
@@ -64,9 +67,8 @@ class Group::Impl {
   }
 
   Result<OperationHandle> submit(const Request& request) {
-    auto work = engine_->submit(request, [this](const std::string& name, std::size_t bytes) {
-      return create_region(name, bytes, 1);
-    });
+    auto work = engine_->submit(
+        request, [this](const std::string& name, std::size_t bytes) { return create_region(name, bytes, 1); });
     if (!work.ok()) return work.error();
     return OperationHandle(std::move(work).value());
   }
@@ -134,10 +136,10 @@ class Group::Impl {
   std::atomic<bool> formed_{false};
 
   std::mutex mutex_;
-  std::set<std::string> names_;                             // guarded by mutex_
-  std::map<std::string, std::weak_ptr<Region>> regions_;    // guarded by mutex_
-  std::map<std::string, std::vector<Parked>> parked_;       // guarded by mutex_; regions not created here yet
-  std::mutex add_mutex_;                                    // one add_peer at a time
+  std::set<std::string> names_;                           // guarded by mutex_
+  std::map<std::string, std::weak_ptr<Region>> regions_;  // guarded by mutex_
+  std::map<std::string, std::vector<Parked>> parked_;     // guarded by mutex_; regions not created here yet
+  std::mutex add_mutex_;                                  // one add_peer at a time
 
   std::optional<Mesh> mesh_;
 };
@@ -161,7 +163,9 @@ Result<std::shared_ptr<Region>> Group::create_region(const std::string& name, st
 }
 
 Result<OperationHandle> Group::submit(const Request& request) { return impl_->submit(request); }
-Status Group::wait(const OperationHandle& operation) { return impl_->engine().wait(static_cast<const Work&>(*operation)); }
+Status Group::wait(const OperationHandle& operation) {
+  return impl_->engine().wait(static_cast<const Work&>(*operation));
+}
 Result<std::vector<std::string>> Group::exchange(std::string_view row) { return impl_->engine().exchange(row); }
 void Group::fence(Error why) { impl_->engine().fence(std::move(why)); }
 void Group::leave() { impl_->leave(); }

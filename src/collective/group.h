@@ -22,7 +22,7 @@
 namespace pliant::collective {
 
 struct GroupOptions {
-  std::chrono::milliseconds form_limit{30'000};  ///< how long peers may take to connect
+  std::chrono::milliseconds form_limit{30'000};   ///< how long peers may take to connect
   std::chrono::milliseconds stall_notice{5'000};  ///< a wait this long is reported, then at twice the time, and so on
   std::chrono::milliseconds deadlock_notice{1'000};  ///< how long a circle of waits must stand to be called one
   /// Called once, from a thread of the group, when the loss of `rank` fenced it.
@@ -35,14 +35,14 @@ struct Request {
   std::string_view name;
   Dtype dtype = Dtype::f32;
   Op op = Op::sum;
-  std::size_t count = 0;              ///< elements
+  std::size_t count = 0;  ///< elements
   std::shared_ptr<Region> region;
-  std::size_t offset = 0;             ///< bytes; a multiple of the element's size
+  std::size_t offset = 0;  ///< bytes; a multiple of the element's size
   const void* in = nullptr;
   void* out = nullptr;
-  double weight = 1;                  ///< 0: this rank does not contribute
-  bool squares = false;               ///< also compute the result's sum of squares
-  bool caller_waits = false;          ///< wait() follows at once: no other thread needs to be woken
+  double weight = 1;          ///< 0: this rank does not contribute
+  bool squares = false;       ///< also compute the result's sum of squares
+  bool caller_waits = false;  ///< wait() follows at once: no other thread needs to be woken
 };
 
 /// An operation in flight. Handles are shared between the caller and the group's thread.

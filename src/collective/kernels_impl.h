@@ -218,7 +218,8 @@ double reduce_f32(const Recipe& recipe, float* out, std::span<const Contribution
     auto part = reduce_tile<kShares, kStream, kSquares>(factor, out, in, at, size);
     if (kSquares && !std::isfinite(part)) {  // overflow of the fp32 accumulators, or a non-finite element: look again
       part = 0;
-      for (std::size_t i = 0; i < size; ++i) part += static_cast<double>(out[at + i]) * static_cast<double>(out[at + i]);
+      for (std::size_t i = 0; i < size; ++i)
+        part += static_cast<double>(out[at + i]) * static_cast<double>(out[at + i]);
     }
     squares += part;
   }
@@ -230,8 +231,7 @@ double reduce_f32(const Recipe& recipe, float* out, std::span<const Contribution
     many.resize(in.size());
     tail = many;
   }
-  for (std::size_t k = 0; k < in.size(); ++k)
-    tail[k] = {static_cast<const float*>(in[k].data) + whole, in[k].share};
+  for (std::size_t k = 0; k < in.size(); ++k) tail[k] = {static_cast<const float*>(in[k].data) + whole, in[k].share};
   return squares + reduce_as<float>(recipe, out + whole, tail, count - whole);
 }
 

@@ -7,10 +7,10 @@
 #include "collective/kernels.h"
 
 namespace pliant::collective {
-#define PLIANT_DECLARE_LEVEL(level)                                                                               \
-  namespace level {                                                                                               \
-  double reduce_level(const Recipe& recipe, void* out, std::span<const Contribution> in, std::size_t count);      \
-  void copy_level(void* to, const void* from, std::size_t bytes);                                                 \
+#define PLIANT_DECLARE_LEVEL(level)                                                                          \
+  namespace level {                                                                                          \
+  double reduce_level(const Recipe& recipe, void* out, std::span<const Contribution> in, std::size_t count); \
+  void copy_level(void* to, const void* from, std::size_t bytes);                                            \
   }
 PLIANT_DECLARE_LEVEL(baseline)
 PLIANT_DECLARE_LEVEL(avx2)

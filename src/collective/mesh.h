@@ -95,10 +95,10 @@ class Mesh {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  int connected_ = 0;            // guarded by mutex_
-  std::string failure_;          // guarded by mutex_
-  std::vector<bool> present_;    // guarded by mutex_
-  std::uint64_t refused_ = 0;    // guarded by mutex_
+  int connected_ = 0;          // guarded by mutex_
+  std::string failure_;        // guarded by mutex_
+  std::vector<bool> present_;  // guarded by mutex_
+  std::uint64_t refused_ = 0;  // guarded by mutex_
 
   std::thread thread_;  // last: everything above exists before it runs
 };

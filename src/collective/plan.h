@@ -15,7 +15,7 @@ using net::round_up;
 /// How the pages of a result belong to ranks: stripe i (of `stripe` bytes) belongs to rank i mod `ranks`.
 /// Stripes are whole pages, because each rank's stripes live in its own memfd.
 struct Stripes {
-  std::size_t bytes = 0;   ///< of the whole result, a multiple of a page
+  std::size_t bytes = 0;  ///< of the whole result, a multiple of a page
   std::size_t stripe = 0;
   int ranks = 1;
 
@@ -40,7 +40,7 @@ std::vector<Piece> pieces_of(const Stripes& stripes, int rank, std::size_t begin
 /// How plain memory passes through a ring of slots in shared memory. More ranks get a longer ring: where they outnumber
 /// the cores, a rank that gets one then has more to do before it must wait for others to get theirs.
 struct Ring {
-  std::size_t chunk = 0;   ///< bytes per slot, a multiple of a page
+  std::size_t chunk = 0;  ///< bytes per slot, a multiple of a page
   int slots = 0;
   std::size_t chunks = 0;  ///< of the whole message
 };

@@ -9,7 +9,9 @@
 namespace pliant::collective {
 namespace {
 
-constexpr std::size_t kStreamFrom = 4 << 20;  // results from this size on are written past the caches
+// Results are written past the caches if they, or the region that they are a part of, are larger than caches are.
+constexpr std::size_t kStreamFrom = 4 << 20;
+constexpr std::size_t kStreamRegion = 32 << 20;
 constexpr std::size_t kAbortEvery = 1 << 20;  // bytes between two looks at the fence
 
 }  // namespace
@@ -18,12 +20,15 @@ const Channel* Engine::peer_of(Work& work, int rank) {
   auto& channel = *work.channel_;
   if (channel.peers[rank]) return channel.peers[rank];
   const auto* theirs = directories_[rank].find(channel.name, work.use_);
-  if (compare(*channel.own, work.use_, theirs) == Match::agreed) channel.peers[rank] = theirs;
-  return channel.peers[rank];
+  if (compare(*channel.own, work.use_, theirs) != Match::agreed) return nullptr;
+  channel.peers[rank] = theirs;
+  if (std::find(channel.peers.begin(), channel.peers.end(), nullptr) == channel.peers.end())
+    channel.agreed.store(true, std::memory_order_release);
+  return theirs;
 }
 
 /// True once every rank's counter has reached the target; remembers how far it got, so that each rank is asked once.
-bool Engine::all_have(Work& work, std::atomic<std::uint64_t> Channel::* counter, std::uint64_t target) {
+bool Engine::all_have(Work& work, std::atomic<std::uint64_t> Channel::*counter, std::uint64_t target) {
   for (; work.seen_ < team_.size(); ++work.seen_) {
     const auto* peer = peer_of(work, work.seen_);
     if (!peer || (peer->*counter).load(std::memory_order_acquire) < target) return false;
@@ -33,14 +38,14 @@ bool Engine::all_have(Work& work, std::atomic<std::uint64_t> Channel::* counter,
 }
 
 /// The same without a memory, for conditions that are looked at in turns.
-bool Engine::least_is(const Work& work, std::atomic<std::uint64_t> Channel::* counter, std::uint64_t target) {
+bool Engine::least_is(const Work& work, std::atomic<std::uint64_t> Channel::*counter, std::uint64_t target) {
   for (const auto* peer : work.channel_->peers)
     if ((peer->*counter).load(std::memory_order_acquire) < target) return false;
   return true;
 }
 
 void Engine::reduce_pieces(Work& work, const std::vector<Piece>& pieces, std::size_t in_shift, std::byte* result,
-                           std::size_t total) {
+                           bool streaming) {
   if (pieces.empty()) return;
   auto& channel = *work.channel_;
   const auto& shape = channel.own->shape;
@@ -56,7 +61,7 @@ void Engine::reduce_pieces(Work& work, const std::vector<Piece>& pieces, std::si
   shares.resize(weights.size());
   contributions.resize(weights.size());
   auto recipe = recipe_for(shape.dtype, shape.op, weights, shares);
-  recipe.streaming = total >= kStreamFrom;
+  recipe.streaming = streaming;
   recipe.squares = work.measure_;
   for (const auto& piece : pieces) {
     for (auto at = piece.begin; at < piece.end; at += kAbortEvery) {
@@ -77,10 +82,10 @@ Engine::Moved Engine::advance_registered(Work& work) {
     auto* result = static_cast<std::byte*>(work.result_) - channel.own->shape.offset;
     auto bytes = channel.own->shape.count * size_of(channel.own->shape.dtype);
     if (team_.size() > 1 || work.measure_ || channel.own->shape.op == Op::product)
-      reduce_pieces(work, channel.pieces, 0, result, bytes);
+      reduce_pieces(work, channel.pieces, 0, result, bytes >= kStreamFrom || channel.region->bytes() >= kStreamRegion);
     channel.own->squares[work.use_ % 2] = work.squares_;
     work.reduced_ = 1;
-    publish(channel.own->reduced, target);
+    publish(channel, &Channel::reduced, target);
     moved = Moved::yes;
   }
   if (!all_have(work, &Channel::reduced, target)) return moved;
@@ -114,7 +119,7 @@ Engine::Moved Engine::advance_plain(Work& work) {
     if (auto c = work.copied_in_; c < ring.chunks && least_is(work, &Channel::reduced, freed(c))) {
       copy(channel.region->input() + slot_of(c), work.in_ + c * ring.chunk, size_of_chunk(c), false);
       work.copied_in_ = c + 1;
-      publish(channel.own->submitted, work.base_ + c + 1);
+      publish(channel, &Channel::submitted, work.base_ + c + 1);
       moved = true;
     }
     if (auto c = work.reduced_; c < work.copied_in_ && least_is(work, &Channel::submitted, work.base_ + c + 1) &&
@@ -123,16 +128,16 @@ Engine::Moved Engine::advance_plain(Work& work) {
       // Even parts of this very chunk: the last one of a message may be short. Parts are whole pages of the slot,
       // whose pages belong to ranks by the region's stripes.
       reduce_pieces(work, pieces_of(channel.region->stripes(), team_.rank, begin, begin + size_of_chunk(c)), 0,
-                    channel.region->result(0), 0);
+                    channel.region->result(0), false);
       channel.own->squares[work.use_ % 2] = work.squares_;
       work.reduced_ = c + 1;
-      publish(channel.own->reduced, work.base_ + c + 1);
+      publish(channel, &Channel::reduced, work.base_ + c + 1);
       moved = true;
     }
     if (auto c = work.copied_out_; c < work.reduced_ && least_is(work, &Channel::reduced, work.base_ + c + 1)) {
       copy(work.out_ + c * ring.chunk, channel.region->result(0) + slot_of(c), size_of_chunk(c), streaming);
       work.copied_out_ = c + 1;
-      publish(channel.own->copied, work.base_ + c + 1);
+      publish(channel, &Channel::copied, work.base_ + c + 1);
       moved = true;
     }
   }
@@ -152,8 +157,7 @@ Engine::Moved Engine::advance(Work& work) {
   }
   // Read before the counters: what a rank published before it left is seen below.
   int departed = any_departed_.load(std::memory_order_acquire) ? departed_before(work) : -1;
-  auto moved =
-      work.channel_->own->shape.memory == Memory::registered ? advance_registered(work) : advance_plain(work);
+  auto moved = work.channel_->own->shape.memory == Memory::registered ? advance_registered(work) : advance_plain(work);
   if (departed < 0 || moved == Moved::yes) return moved;
   fail(work, complaint_of_others().value_or(departure(departed)));
   return Moved::yes;
@@ -173,8 +177,7 @@ int Engine::departed_before(Work& work) {
 
 int Engine::departed_before_row(std::uint64_t rows) const {
   for (int rank = 0; rank < team_.size(); ++rank)
-    if (departed_[rank].load(std::memory_order_acquire) &&
-        controls_[rank]->rows.load(std::memory_order_acquire) < rows)
+    if (departed_[rank].load(std::memory_order_acquire) && controls_[rank]->rows.load(std::memory_order_acquire) < rows)
       return rank;
   return -1;
 }
@@ -202,12 +205,13 @@ bool Engine::progress() {
   return moved;
 }
 
-bool Engine::try_progress() {
+/// `waiting_here`: how many of the threads in wait_until() are the caller.
+bool Engine::try_progress(int waiting_here) {
   std::unique_lock lock(work_mutex_, std::try_to_lock);
   if (!lock) return false;
   bool moved = progress();
   lock.unlock();
-  if (moved && helpers_.load(std::memory_order_relaxed) > 1) ring();  // another caller may wait for what is done now
+  if (moved && helpers_.load(std::memory_order_seq_cst) > waiting_here) ring();  // theirs may be done now
   return moved;
 }
 

@@ -63,7 +63,7 @@ Status Region::add_peer(int rank, const wire::RegionNotice& notice, const std::v
                                              notice.bytes, rank)};
   if (fds.size() != 2) return Error{Code::protocol, fmt::format("region '{}' came without its memory", name_)};
   PLIANT_TRY(net::check_segment(fds[1], slices_bytes(stripes_, rank, results_)));
-  auto input = net::map_segment(fds[0], bytes_);
+  auto input = net::map_segment(fds[0], bytes_, net::Backing::reserved);
   if (!input.ok()) return input.error();
   peers_[rank] = std::move(input).value();
   PLIANT_TRY(stitch(rank, fds[1], false));

@@ -8,20 +8,23 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint32_t kFreeTurns = 64;   // spins before the clock is even looked at
-constexpr Nanos kSpin = 20us;              // on a core of one's own
-constexpr Nanos kYield = 100us;            // giving the core to whoever is runnable
-constexpr Nanos kPreempted = 300us;        // a pause this long means that somebody else had the core
+constexpr std::uint32_t kFreeTurns = 64;  // spins before the clock is even looked at
+constexpr std::uint32_t kYieldEvery = 32;
+// With a core for everybody, spinning; but with a yield now and then, in case the one waited for shares this core.
+constexpr Nanos kSpin = 300us;
+constexpr Nanos kYield = 100us;      // with more ranks than cores: giving the core to whoever is runnable
+constexpr Nanos kPreempted = 500us;  // a pause this long means that somebody else had the core
 
 }  // namespace
 
 void Waiter::progressed() {
   began_ = Nanos(0);
   turns_ = 0;
+  exhausted_ = false;
 }
 
 bool Waiter::pause() {
-  if (crowding_.strangers()) return false;
+  if (exhausted_ || crowding_.strangers()) return false;
   if (!crowding_.crowded() && turns_ < kFreeTurns) {
     ++turns_;
     _mm_pause();
@@ -36,12 +39,13 @@ bool Waiter::pause() {
   }
   last_ = now;
   auto waited = now - began_;
-  if (!crowding_.crowded() && waited < kSpin) {
-    for (int i = 0; i < 8; ++i) _mm_pause();
+  exhausted_ = waited >= (crowding_.crowded() ? kYield : kSpin);
+  if (exhausted_) return false;
+  if (crowding_.crowded() || ++turns_ % kYieldEvery == 0) {
+    sched_yield();
     return true;
   }
-  if (waited >= kSpin + kYield) return false;
-  sched_yield();
+  for (int i = 0; i < 8; ++i) _mm_pause();
   return true;
 }
 

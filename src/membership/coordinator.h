@@ -20,7 +20,7 @@ namespace pliant::membership {
 
 struct CoordinatorOptions {
   std::string job;
-  int workers = 1;          ///< ids 0 … workers-1 are expected
+  int workers = 1;  ///< ids 0 … workers-1 are expected
   std::uint64_t seed = 0;
 };
 

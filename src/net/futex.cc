@@ -13,8 +13,8 @@
 namespace pliant::net {
 namespace {
 
-constexpr long kFutexWaitv = 449;           // SYS_futex_waitv, unknown to older headers
-constexpr std::uint32_t kFutex32 = 0x02;    // a 32-bit word, shared between processes
+constexpr long kFutexWaitv = 449;         // SYS_futex_waitv, unknown to older headers
+constexpr std::uint32_t kFutex32 = 0x02;  // a 32-bit word, shared between processes
 constexpr std::size_t kMostWords = 128;
 
 struct WaitEntry {  // struct futex_waitv

@@ -79,9 +79,10 @@ Status check_segment(const Fd& fd, std::size_t bytes) {
   return {};
 }
 
-Result<Mapping> map_segment(const Fd& fd, std::size_t bytes) {
+Result<Mapping> map_segment(const Fd& fd, std::size_t bytes, Backing backing) {
+  bool populate = backing == Backing::reserved;
   PLIANT_TRY(check_segment(fd, bytes));
-  void* at = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd.get(), 0);
+  void* at = mmap(nullptr, bytes, PROT_READ, MAP_SHARED | (populate ? MAP_POPULATE : 0), fd.get(), 0);
   if (at == MAP_FAILED) return errno_error("mapping a segment");
   return Mapping(at, bytes);
 }
@@ -94,7 +95,8 @@ Result<Mapping> reserve_addresses(std::size_t bytes) {
 
 Status map_into(std::byte* at, const Fd& fd, std::size_t offset, std::size_t bytes, bool writable) {
   int protection = PROT_READ | (writable ? PROT_WRITE : 0);
-  void* got = mmap(at, bytes, protection, MAP_SHARED | MAP_FIXED, fd.get(), static_cast<off_t>(offset));
+  int flags = MAP_SHARED | MAP_FIXED | MAP_POPULATE;
+  void* got = mmap(at, bytes, protection, flags, fd.get(), static_cast<off_t>(offset));
   if (got == MAP_FAILED) return errno_error("mapping a slice");
   return {};
 }

@@ -49,13 +49,14 @@ Result<Fd> create_memory(const std::string& name, std::size_t bytes, Backing bac
 Status seal_memory(const Fd& fd);
 
 /// A reader's end: maps `fd` read-only after checking that it is a sealed memfd of exactly `bytes`.
-Result<Mapping> map_segment(const Fd& fd, std::size_t bytes);
+Result<Mapping> map_segment(const Fd& fd, std::size_t bytes, Backing backing = Backing::sparse);
 /// The same checks without mapping.
 Status check_segment(const Fd& fd, std::size_t bytes);
 
 /// Address space with nothing in it yet, to be filled piece by piece with `map_into`.
 Result<Mapping> reserve_addresses(std::size_t bytes);
-/// Maps [offset, offset + bytes) of a segment at `at`, over reserved addresses. All page-aligned.
+/// Maps [offset, offset + bytes) of a segment at `at`, over reserved addresses, with its pages: the first use of the
+/// memory shall not be slower than the others. All page-aligned.
 Status map_into(std::byte* at, const Fd& fd, std::size_t offset, std::size_t bytes, bool writable);
 
 }  // namespace pliant::net

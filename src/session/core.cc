@@ -57,11 +57,7 @@ Result<std::unique_ptr<Core>> Core::join(const JoinOptions& options) {
   auto address = fmt::format("@pliant/{:016x}", random_u64());
   auto listener = net::listen_at(address);
   if (!listener.ok()) return listener.error();
-  wire::Join request{invited->job,
-                     invited->worker,
-                     getpid(),
-                     address,
-                     static_cast<std::uint8_t>(cpu_level()),
+  wire::Join request{invited->job,  invited->worker, getpid(), address, static_cast<std::uint8_t>(cpu_level()),
                      PLIANT_VERSION};
   auto link = CoordinatorLink::join(invited->coordinator, request);
   if (!link.ok()) return link.error();
@@ -127,7 +123,8 @@ double Core::contribution() const {
 void Core::start(const StepsOptions& options) {
   if (options.epochs == 0 && options.steps == 0)
     throw Failure(Code::invalid, "session.steps() needs a number of epochs or of steps");
-  if (options.epochs && !ledger_) throw Failure(Code::invalid, "epochs need an ElasticSampler; without one, give steps");
+  if (options.epochs && !ledger_)
+    throw Failure(Code::invalid, "epochs need an ElasticSampler; without one, give steps");
   options_ = options;
   if (!started_) replicas_.synchronize(*group_).or_throw();
   started_ = true;
@@ -214,8 +211,10 @@ void Core::report_progress() {
   progress.samples_per_second = samples_per_second_;
   progress.loss = std::nan("");
   for (const auto& [name, value] : averages_) {
-    if (name == "loss") progress.loss = value;
-    else if (progress.text.size() < 200) progress.text += fmt::format("{}{} {:.4g}", progress.text.empty() ? "" : "  ", name, value);
+    if (name == "loss")
+      progress.loss = value;
+    else if (progress.text.size() < 200)
+      progress.text += fmt::format("{}{} {:.4g}", progress.text.empty() ? "" : "  ", name, value);
   }
   link_->report(std::move(progress));
 }

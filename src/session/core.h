@@ -110,7 +110,7 @@ class Core {
   Nanos step_began_{0};
   double step_seconds_ = 0;
   std::uint64_t stripe_digest_ = 0;  // of the stripe that is due, as committed
-  std::vector<LogEntry> logs_;  // of the current turn
+  std::vector<LogEntry> logs_;       // of the current turn
   std::map<std::string, double> averages_;
   std::uint64_t skipped_ = 0;
   std::uint64_t samples_seen_ = 0;  // by the whole job

@@ -109,13 +109,14 @@ Reduction<T> Session::reduce(const std::string& name, Region& region, Op op, std
   Reduction<T> reduction;
   reduction.core_ = core_.get();
   reduction.count_ = count ? count : all - std::min(first, all);
-  reduction.operation_ = core_->submit({.name = name,
-                                        .dtype = kDtypeOf<T>,
-                                        .op = op,
-                                        .count = reduction.count_,
-                                        .region = region.region_,
-                                        .offset = first * sizeof(T),
-                                        .weight = weight.value_or(op == Op::weighted_mean ? core_->contribution() : 1)});
+  reduction.operation_ =
+      core_->submit({.name = name,
+                     .dtype = kDtypeOf<T>,
+                     .op = op,
+                     .count = reduction.count_,
+                     .region = region.region_,
+                     .offset = first * sizeof(T),
+                     .weight = weight.value_or(op == Op::weighted_mean ? core_->contribution() : 1)});
   return reduction;
 }
 
@@ -125,20 +126,21 @@ Reduction<T> Session::reduce(const std::string& name, std::span<T> values, Op op
   reduction.core_ = core_.get();
   reduction.count_ = values.size();
   reduction.plain_ = values.data();
-  reduction.operation_ = core_->submit({.name = name,
-                                        .dtype = kDtypeOf<T>,
-                                        .op = op,
-                                        .count = values.size(),
-                                        .in = values.data(),
-                                        .out = values.data(),
-                                        .weight = weight.value_or(op == Op::weighted_mean ? core_->contribution() : 1)});
+  reduction.operation_ =
+      core_->submit({.name = name,
+                     .dtype = kDtypeOf<T>,
+                     .op = op,
+                     .count = values.size(),
+                     .in = values.data(),
+                     .out = values.data(),
+                     .weight = weight.value_or(op == Op::weighted_mean ? core_->contribution() : 1)});
   return reduction;
 }
 
-#define PLIANT_INSTANTIATE(T)                                                                                \
-  template class Reduction<T>;                                                                               \
-  template Reduction<T> Session::reduce<T>(const std::string&, Region&, Op, std::size_t, std::size_t,        \
-                                           std::optional<double>);                                           \
+#define PLIANT_INSTANTIATE(T)                                                                         \
+  template class Reduction<T>;                                                                        \
+  template Reduction<T> Session::reduce<T>(const std::string&, Region&, Op, std::size_t, std::size_t, \
+                                           std::optional<double>);                                    \
   template Reduction<T> Session::reduce<T>(const std::string&, std::span<T>, Op, std::optional<double>);
 PLIANT_INSTANTIATE(float)
 PLIANT_INSTANTIATE(double)

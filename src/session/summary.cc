@@ -12,8 +12,8 @@ namespace pliant::session {
 
 std::string encode(const SummaryRow& row) {
   ByteWriter out;
-  for (auto word : {row.step, row.view_hash, row.proposal_hash, row.samples, row.state_digest, row.state_stripe,
-                    row.skipped})
+  for (auto word :
+       {row.step, row.view_hash, row.proposal_hash, row.samples, row.state_digest, row.state_stripe, row.skipped})
     out.put(word);
   out.put(row.step_seconds);
   auto logs = std::min(row.logs.size(), kMaxLogs);
@@ -30,8 +30,8 @@ std::string encode(const SummaryRow& row) {
 Result<SummaryRow> decode_summary(std::string_view bytes) {
   ByteReader in({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
   SummaryRow row;
-  for (auto* word : {&row.step, &row.view_hash, &row.proposal_hash, &row.samples, &row.state_digest,
-                     &row.state_stripe, &row.skipped})
+  for (auto* word : {&row.step, &row.view_hash, &row.proposal_hash, &row.samples, &row.state_digest, &row.state_stripe,
+                     &row.skipped})
     *word = in.get<std::uint64_t>();
   row.step_seconds = in.get<double>();
   auto logs = in.get<std::uint32_t>();
@@ -51,9 +51,8 @@ std::string deviants(const std::vector<std::uint64_t>& digests) {
   std::map<std::uint64_t, std::vector<int>> camps;
   for (std::size_t rank = 0; rank < digests.size(); ++rank) camps[digests[rank]].push_back(static_cast<int>(rank));
   if (camps.size() < 2) return {};
-  auto largest = std::max_element(camps.begin(), camps.end(), [](const auto& a, const auto& b) {
-    return a.second.size() < b.second.size();
-  });
+  auto largest = std::max_element(camps.begin(), camps.end(),
+                                  [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
   if (2 * largest->second.size() <= digests.size()) {
     std::vector<std::string> groups;
     for (const auto& [digest, ranks] : camps) groups.push_back(fmt::format("{}", fmt::join(ranks, ", ")));
@@ -75,8 +74,8 @@ Result<Summary> fold(const std::vector<SummaryRow>& rows) {
   for (std::size_t rank = 0; rank < rows.size(); ++rank) {
     const auto& row = rows[rank];
     if (row.step != rows[0].step || row.view_hash != rows[0].view_hash)
-      return Error{Code::mismatch, fmt::format("rank 0 closes step {}, rank {} closes step {}", rows[0].step, rank,
-                                               row.step)};
+      return Error{Code::mismatch,
+                   fmt::format("rank 0 closes step {}, rank {} closes step {}", rows[0].step, rank, row.step)};
     digests.push_back(row.state_digest);
     summary.samples += row.samples;
     for (const auto& log : row.logs) {

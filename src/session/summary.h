@@ -24,13 +24,13 @@ struct LogEntry {
 struct SummaryRow {
   std::uint64_t step = 0;
   std::uint64_t view_hash = 0;
-  std::uint64_t proposal_hash = 0;   ///< of the newest view this member knows of; 0: none
-  std::uint64_t samples = 0;         ///< contributed to this step
-  std::uint64_t state_digest = 0;    ///< of the stripe of state that is due, after the previous step
+  std::uint64_t proposal_hash = 0;  ///< of the newest view this member knows of; 0: none
+  std::uint64_t samples = 0;        ///< contributed to this step
+  std::uint64_t state_digest = 0;   ///< of the stripe of state that is due, after the previous step
   std::uint64_t state_stripe = 0;
-  std::uint64_t skipped = 0;         ///< steps skipped so far because of non-finite gradients
-  double step_seconds = 0;           ///< this worker's previous step
-  std::vector<LogEntry> logs;        ///< of the previous step
+  std::uint64_t skipped = 0;   ///< steps skipped so far because of non-finite gradients
+  double step_seconds = 0;     ///< this worker's previous step
+  std::vector<LogEntry> logs;  ///< of the previous step
 };
 
 std::string encode(const SummaryRow& row);
@@ -41,7 +41,8 @@ struct Summary {
   std::uint64_t samples = 0;
   std::map<std::string, double> averages;
 };
-/// Folds rows in rank order. Code::diverged if digests differ (named from three workers on), Code::mismatch if steps do.
+/// Folds rows in rank order. Code::diverged if digests differ (named from three workers on), Code::mismatch if steps
+/// do.
 Result<Summary> fold(const std::vector<SummaryRow>& rows);
 
 /// Who deviates: "rank 2 deviates from ranks 0, 1", or that two differ; empty if all are equal.

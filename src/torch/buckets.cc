@@ -9,8 +9,8 @@
 namespace pliant::adapter {
 namespace {
 
-constexpr std::size_t kAlign = 64;             // slots begin on cache lines
-constexpr std::size_t kStreamFrom = 1 << 20;   // gradients from this size on are moved past the caches
+constexpr std::size_t kAlign = 64;            // slots begin on cache lines
+constexpr std::size_t kStreamFrom = 1 << 20;  // gradients from this size on are moved past the caches
 
 std::size_t slot_bytes(const torch::Tensor& parameter) {
   return net::round_up(std::max<std::size_t>(parameter.numel() * parameter.element_size(), 1), kAlign);
@@ -44,8 +44,8 @@ Dtype dtype_of(const torch::Tensor& tensor) {
     case torch::kInt64:
       return Dtype::i64;
     default:
-      throw Failure(Code::invalid, std::string("tensors of type ") + torch::toString(tensor.scalar_type()) +
-                                       " cannot be shared");
+      throw Failure(Code::invalid,
+                    std::string("tensors of type ") + torch::toString(tensor.scalar_type()) + " cannot be shared");
   }
 }
 
@@ -57,8 +57,7 @@ Buckets::Buckets(session::Core& core, std::vector<torch::Tensor> parameters, con
     bytes[dtype_of(parameter)] += slot_bytes(parameter);
   }
   for (auto [dtype, size] : bytes)
-    regions_[dtype] =
-        core_.group().create_region("gradients/" + std::string(name_of(dtype)), size).or_throw();
+    regions_[dtype] = core_.group().create_region("gradients/" + std::string(name_of(dtype)), size).or_throw();
   used_ = core_.group().create_region("gradients/used", parameters_.size()).or_throw();
   // Backward meets the last layer first.
   std::vector<std::size_t> order(parameters_.size());
@@ -132,9 +131,8 @@ void Buckets::move_in(std::size_t index) {
 void Buckets::ready(std::size_t index) {
   auto& slot = slots_[index];
   if (slot.ready)
-    throw Failure(Code::invalid,
-                  "backward() ran more often before step() than OptimizerOptions::accumulate allows (" +
-                      std::to_string(options_.accumulate) + ")");
+    throw Failure(Code::invalid, "backward() ran more often before step() than OptimizerOptions::accumulate allows (" +
+                                     std::to_string(options_.accumulate) + ")");
   move_in(index);
   if (++slot.passes < options_.accumulate) return;
   slot.ready = true;

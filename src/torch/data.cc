@@ -105,9 +105,8 @@ class Loader::Impl {
     }
     if (!foreseen) batch = make(std::move(lease));
     if (auto following = sampler_.peek(); !following.empty())
-      ahead_ = std::async(std::launch::async, [this, following = std::move(following)]() mutable {
-        return make(std::move(following));
-      });
+      ahead_ = std::async(std::launch::async,
+                          [this, following = std::move(following)]() mutable { return make(std::move(following)); });
     return batch;
   }
 

@@ -140,7 +140,8 @@ class DistributedOptimizer::Impl {
 DistributedOptimizer::DistributedOptimizer(Session& session, torch::optim::Optimizer& optimizer,
                                            const OptimizerOptions& options) {
   if (dynamic_cast<torch::optim::LBFGS*>(&optimizer))
-    throw Failure(Code::invalid, "LBFGS evaluates a closure several times per step; a distributed step has one gradient");
+    throw Failure(Code::invalid,
+                  "LBFGS evaluates a closure several times per step; a distributed step has one gradient");
   if (options.accumulate < 1) throw Failure(Code::invalid, "accumulate must be at least 1");
   if (options.bucket_bytes == 0) throw Failure(Code::invalid, "bucket_bytes must be at least 1");
   impl_ = std::make_unique<Impl>(session.core(), optimizer, options);

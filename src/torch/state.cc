@@ -9,9 +9,12 @@ namespace {
 StateItem item_of(std::string name, const torch::Tensor& tensor, Role role) {
   if (!tensor.is_non_overlapping_and_dense())
     throw Failure(Code::invalid, "'" + name + "' has holes or overlaps in memory and cannot be shared");
-  return {std::move(name),   adapter::dtype_of(tensor),
-          tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()),
-          role,              std::make_shared<torch::Tensor>(tensor)};
+  return {std::move(name),
+          adapter::dtype_of(tensor),
+          tensor.data_ptr(),
+          static_cast<std::size_t>(tensor.numel()),
+          role,
+          std::make_shared<torch::Tensor>(tensor)};
 }
 
 class ModuleState final : public State {
@@ -19,7 +22,8 @@ class ModuleState final : public State {
   explicit ModuleState(torch::nn::Module& module) : module_(module) {}
   std::vector<StateItem> items() override {
     std::vector<StateItem> items;
-    for (const auto& entry : module_.named_parameters()) items.push_back(item_of(entry.key(), entry.value(), Role::parameter));
+    for (const auto& entry : module_.named_parameters())
+      items.push_back(item_of(entry.key(), entry.value(), Role::parameter));
     for (const auto& entry : module_.named_buffers()) {
       bool floating = entry.value().is_floating_point();
       items.push_back(item_of(entry.key(), entry.value(), floating ? Role::average : Role::counter));

@@ -52,10 +52,8 @@ void visit(Fields&, Bye&) {}
 struct Putter {
   ByteWriter out;
   template <class T>
-    requires std::is_arithmetic_v<T>
-  void operator()(T value) {
-    out.put(value);
-  }
+  requires std::is_arithmetic_v<T>
+  void operator()(T value) { out.put(value); }
   void operator()(const std::string& text, std::size_t most) { out.put_text(std::string_view(text).substr(0, most)); }
   template <class T>
   void operator()(std::vector<T>& list, std::size_t most) {
@@ -68,10 +66,8 @@ struct Putter {
 struct Getter {
   ByteReader in;
   template <class T>
-    requires std::is_arithmetic_v<T>
-  void operator()(T& value) {
-    value = in.get<T>();
-  }
+  requires std::is_arithmetic_v<T>
+  void operator()(T& value) { value = in.get<T>(); }
   void operator()(std::string& text, std::size_t most) { text = in.get_text(most); }
   template <class T>
   void operator()(std::vector<T>& list, std::size_t most) {

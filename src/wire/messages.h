@@ -23,9 +23,9 @@ inline constexpr std::size_t kMaxMembers = 512;  ///< members in a view
 
 /// One worker of a view, as everybody sees it.
 struct Member {
-  std::uint64_t id = 0;       ///< never reused within a job
+  std::uint64_t id = 0;  ///< never reused within a job
   std::int32_t pid = 0;
-  std::string address;        ///< where its peers connect; abstract Unix socket name
+  std::string address;  ///< where its peers connect; abstract Unix socket name
   bool operator==(const Member&) const = default;
 };
 
@@ -89,8 +89,7 @@ struct RegionNotice {
 /// peer -> peer: leaving in good order; what follows is not a crash.
 struct Bye {};
 
-using Message =
-    std::variant<Join, ViewNotice, Refusal, Progress, Complaint, PeerHello, RegionNotice, Bye>;
+using Message = std::variant<Join, ViewNotice, Refusal, Progress, Complaint, PeerHello, RegionNotice, Bye>;
 
 std::vector<std::uint8_t> encode(const Message& message);
 /// Code::protocol with one line that says what is wrong.

@@ -25,7 +25,8 @@ TEST(System, UsableCoresFollowTheAffinity) {
     CPU_SET(first, &one);
     sched_setaffinity(0, sizeof(one), &one);
     pinned = usable_cores();
-  }).join();
+  })
+      .join();
   EXPECT_EQ(pinned, 1);
 }
 

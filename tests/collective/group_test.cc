@@ -32,7 +32,9 @@ T value_of(double x) {
   }
 }
 
-double input_at(int rank, std::size_t i) { return static_cast<double>((i * 7 + static_cast<std::size_t>(rank) * 3) % 5); }
+double input_at(int rank, std::size_t i) {
+  return static_cast<double>((i * 7 + static_cast<std::size_t>(rank) * 3) % 5);
+}
 
 double expected_at(Op op, int ranks, std::size_t i) {
   double value = input_at(0, i), weighted = 0, weights = 0;
@@ -41,10 +43,14 @@ double expected_at(Op op, int ranks, std::size_t i) {
     weighted += x * (rank + 1);
     weights += rank + 1;
     if (rank == 0) continue;
-    if (op == Op::min) value = std::min(value, x);
-    else if (op == Op::max) value = std::max(value, x);
-    else if (op == Op::product) value *= x;
-    else value += x;
+    if (op == Op::min)
+      value = std::min(value, x);
+    else if (op == Op::max)
+      value = std::max(value, x);
+    else if (op == Op::product)
+      value *= x;
+    else
+      value += x;
   }
   if (op == Op::mean) return value / ranks;
   if (op == Op::weighted_mean) return weighted / weights;
@@ -272,7 +278,8 @@ TEST(Group, DifferentNamesAreFoundInsteadOfHangingForEver) {
       2,
       [](Group& group) {
         std::vector<float> values(64);
-        Request request{.name = group.rank() ? "bias" : "weight", .count = 64, .in = values.data(), .out = values.data()};
+        Request request{
+            .name = group.rank() ? "bias" : "weight", .count = 64, .in = values.data(), .out = values.data()};
         auto message = failure_of(group, request, Code::mismatch);
         EXPECT_NE(message.find("rank 0 waits for 'weight', which rank 1 did not submit"), std::string::npos) << message;
         EXPECT_NE(message.find("rank 1 waits for 'bias', which rank 0 did not submit"), std::string::npos) << message;
@@ -300,7 +307,8 @@ TEST(Group, AfterAnOrderlyLeaveOnlyWhatIsMissingFails) {
   std::thread other([&] {
     auto group = plan.form(1);
     std::vector<float> values(8, 1);
-    group->wait(group->submit({.name = "x", .count = 8, .in = values.data(), .out = values.data()}).or_throw()).or_throw();
+    group->wait(group->submit({.name = "x", .count = 8, .in = values.data(), .out = values.data()}).or_throw())
+        .or_throw();
     group->leave();
   });
   auto group = plan.form(0);
@@ -320,14 +328,16 @@ TEST(Group, FencingEndsEveryWait) {
   std::thread other([&] {
     auto group = plan.form(1);
     std::vector<float> values(8);
-    auto status = group->wait(group->submit({.name = "x", .count = 8, .in = values.data(), .out = values.data()}).or_throw());
+    auto status =
+        group->wait(group->submit({.name = "x", .count = 8, .in = values.data(), .out = values.data()}).or_throw());
     ASSERT_FALSE(status.ok());
     EXPECT_EQ(status.error().code, Code::peer_lost);
   });
   auto group = plan.form(0);
   group->fence({Code::aborted, "the view is over"});
   std::vector<float> values(8);
-  auto status = group->wait(group->submit({.name = "x", .count = 8, .in = values.data(), .out = values.data()}).or_throw());
+  auto status =
+      group->wait(group->submit({.name = "x", .count = 8, .in = values.data(), .out = values.data()}).or_throw());
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().code, Code::aborted);
   EXPECT_FALSE(group->exchange("row").ok());

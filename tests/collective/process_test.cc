@@ -116,8 +116,7 @@ TEST(Processes, AFencedProcessThatContinuesChangesNothing) {
         until([&] { return board->reached[4] != 0; });
         group->fence({Code::aborted, "rank 2 is suspected"});
       });
-      EXPECT_THROW(
-          for (;; ++board->reached[rank]) reduce_once(*group, region, 1), Failure);
+      EXPECT_THROW(for (;; ++board->reached[rank]) reduce_once(*group, region, 1), Failure);
       detector.join();
       // The recovery view: fresh segments, without the suspect. The old group stays mapped, as a careless user would.
       auto next = new_view.form(rank);

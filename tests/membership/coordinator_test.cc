@@ -5,7 +5,9 @@
 namespace pliant::membership {
 namespace {
 
-wire::Join join_of(std::uint64_t id) { return {"job", id, static_cast<int>(100 + id), "@w" + std::to_string(id), 2, "0.1"}; }
+wire::Join join_of(std::uint64_t id) {
+  return {"job", id, static_cast<int>(100 + id), "@w" + std::to_string(id), 2, "0.1"};
+}
 
 std::string refusal_in(const std::vector<Outgoing>& out) {
   if (out.size() != 1 || !std::holds_alternative<wire::Refusal>(out[0].message)) return "";

@@ -29,7 +29,8 @@ TEST(Summary, RefusesEveryTruncationAndAnythingBehindItsEnd) {
 }
 
 TEST(Summary, AveragesAreWeightedBySamples) {
-  auto summary = fold({row(3, 10, {{"loss", 1, 10}}), row(3, 30, {{"loss", 2, 30}}), row(3, 0, {{"loss", 99, 0}})}).or_throw();
+  auto summary =
+      fold({row(3, 10, {{"loss", 1, 10}}), row(3, 30, {{"loss", 2, 30}}), row(3, 0, {{"loss", 99, 0}})}).or_throw();
   EXPECT_EQ(summary.samples, 40U);
   EXPECT_DOUBLE_EQ(summary.averages.at("loss"), 1.75);
 }

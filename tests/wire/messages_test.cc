@@ -61,8 +61,7 @@ TEST(Messages, CountsThatLieAllocateNothing) {
 
 TEST(Messages, AViewOfTheLargestSizeFits) {
   ViewNotice view{1, 1, 1, {}};
-  for (std::uint64_t id = 0; id < kMaxMembers; ++id)
-    view.members.push_back({id, 1 << 22, "@pliant/0123456789abcdef"});
+  for (std::uint64_t id = 0; id < kMaxMembers; ++id) view.members.push_back({id, 1 << 22, "@pliant/0123456789abcdef"});
   EXPECT_EQ(std::get<ViewNotice>(decode(encode(view)).or_throw()).members.size(), kMaxMembers);
 }
 
