@@ -20,7 +20,9 @@ PROGRAMS = {  # name: compiler, source, libraries
 }
 BASES = ["pliant-registered", "pliant-plain"]
 CONTENDERS = ["pliant-registered", "openmpi", "mpich", "gloo", "pliant-plain"]
-OUT_OF_PLACE = ["openmpi-out", "mpich-out", "gloo-out"]
+# The same peers with the input kept ("-out"), and as most programs call them ("-usual"): kept, and on ordinary pages.
+VARIANTS = {"-out": ["--out-of-place"], "-usual": ["--out-of-place", "--small-pages"]}
+MORE = [peer + suffix for suffix in VARIANTS for peer in ("openmpi", "mpich", "gloo")]
 
 
 def build(peer):
@@ -60,15 +62,23 @@ def program_options(peer, ranks, size):
     return options
 
 
+def split(contender):
+    """The peer of a contender, and the options that make it a variant."""
+    for suffix, options in VARIANTS.items():
+        if contender.endswith(suffix):
+            return contender.removesuffix(suffix), options
+    return contender, []
+
+
 def command(contender, ranks, size, args):
     if contender.startswith("pliant-"):
         argv = [args.pliant, "bench", "allreduce", "--ranks", ranks, "--bytes", size, "--memory",
                 contender.removeprefix("pliant-"), "--json"]
         argv += ["--iterations", args.iterations] if args.iterations else []
         return argv + args.args.get("pliant", [])
-    peer = contender.removesuffix("-out")
+    peer, variant = split(contender)
     launcher = {"openmpi": openmpi_launcher, "mpich": mpich_launcher, "gloo": lambda *_: []}[peer](ranks, size)
-    options = program_options(peer, ranks, size) + (["--out-of-place"] if contender.endswith("-out") else [])
+    options = program_options(peer, ranks, size) + variant
     for name in ("iterations", "warmup", "buffers_bytes"):
         if getattr(args, name) is not None:
             options += ["--" + name.replace("_", "-"), getattr(args, name)]
@@ -97,7 +107,7 @@ def plan(args):
 def build_all(args):
     """{peer: why it could not be built}"""
     unbuilt = {}
-    for peer in sorted({name.removesuffix("-out") for name in args.contenders} & PROGRAMS.keys()):
+    for peer in sorted({split(name)[0] for name in args.contenders} & PROGRAMS.keys()):
         try:
             build(peer)
         except rounds.Failure as failure:
@@ -114,8 +124,8 @@ def sweep(args):
     for ranks, size, turn, contender in runs:
         where = f"{ranks} ranks, {rounds.size_text(size)}, round {turn + 1}"
         try:
-            if contender.removesuffix("-out") in unbuilt:
-                raise rounds.Failure(unbuilt[contender.removesuffix("-out")])
+            if split(contender)[0] in unbuilt:
+                raise rounds.Failure(unbuilt[split(contender)[0]])
             result = results[ranks, size][contender][turn] = measure(contender, ranks, size, args)
             progress.line(f"{where}, {contender}: p50 {rounds.ms_text(result['p50_ms'])}")
             if args.json:
@@ -216,7 +226,7 @@ def parse():
                         help="default 1Ki,1Mi,16Mi,100Mi (oversubscribed: 1Mi,16Mi)")
     parser.add_argument("--rounds", type=int, default=None, help="default 5")
     parser.add_argument("--contenders", type=rounds.listed(str),
-                        help=f"default {','.join(CONTENDERS)}; also {','.join(OUT_OF_PLACE)}")
+                        help=f"default {','.join(CONTENDERS)}; also {','.join(MORE)}")
     parser.add_argument("--oversubscribed", action="store_true", help="Pliant alone, with many more ranks than cores")
     parser.add_argument("--quick", action="store_true", help="one round of 1Ki and 1Mi: does everything run?")
     parser.add_argument("--out", type=pathlib.Path, help="write the result as Markdown")
@@ -241,7 +251,7 @@ def parse():
     args.bytes = args.bytes or (small if args.quick else small + [16 << 20, 100 << 20])
     args.contenders = args.contenders or CONTENDERS
     args.rounds = args.rounds or (1 if args.quick else 5)
-    unknown = set(args.contenders) - set(CONTENDERS) - set(OUT_OF_PLACE)
+    unknown = set(args.contenders) - set(CONTENDERS) - set(MORE)
     if unknown:
         parser.error(f"unknown contenders: {', '.join(sorted(unknown))}")
     return args

@@ -287,6 +287,24 @@ TEST(Group, DifferentNamesAreFoundInsteadOfHangingForEver) {
       options);
 }
 
+TEST(Group, AStallNamesTheMissingRankAndTensor) {
+  GroupOptions options;
+  options.stall_notice = std::chrono::milliseconds(150);
+  testing::internal::CaptureStderr();
+  run_threads(
+      3,
+      [](Group& group) {
+        std::vector<float> values(64);
+        if (group.rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(700));  // slow input
+        Request request{.name = "late", .count = 64, .in = values.data(), .out = values.data()};
+        group.wait(group.submit(request).or_throw()).or_throw();
+      },
+      options);
+  auto said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("stalled"), std::string::npos) << said;
+  EXPECT_NE(said.find("'late' is not submitted by rank 1"), std::string::npos) << said;
+}
+
 TEST(Group, MistakesOfTheCallerAreRefusedAtOnce) {
   run_threads(1, [](Group& group) {
     auto region = group.create_region("r", 4096).or_throw();

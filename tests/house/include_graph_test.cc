@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <ostream>
+#include <string>
+
 #include "house/source_tree.h"
 
 namespace pliant::house {
@@ -31,6 +34,13 @@ struct Case {
   const char* include;
   bool allowed;
 };
+
+/// Names the test in listings.
+void PrintTo(const Case& planted, std::ostream* out) {
+  std::string include(planted.include);
+  std::erase_if(include, [](char c) { return c == '"' || c == '<' || c == '>'; });
+  *out << planted.file << " includes " << include;
+}
 
 class Planted : public testing::TestWithParam<Case> {};
 

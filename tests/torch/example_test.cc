@@ -58,6 +58,14 @@ TEST_F(Examples, LibTorchTrainingRepeatsToTheBit) {
   EXPECT_EQ(digest_in(first.output), digest_in(run(command).output));
 }
 
+TEST_F(Examples, AFullDevShmDoesNotMatter) {
+  std::string full = "mount -t tmpfs -o size=4k tmpfs /dev/shm && head -c 4096 /dev/zero > /dev/shm/full";
+  if (run("unshare -m sh -c '" + full + "'").status != 0) GTEST_SKIP() << "needs the right to mount";
+  auto ran = run("unshare -m sh -c '" + full + " && exec " + PLIANT_BINARY + " run -n 2 -- " + PLIANT_EXAMPLE +
+                 " --epochs 1 --limit 500'");
+  EXPECT_EQ(ran.status, 0) << ran.output;
+}
+
 TEST_F(Examples, AMissingFolderIsOneClearLineAndAFailure) {
   auto ran = run(std::string(PLIANT_BINARY) + " run -n 2 -- " PLIANT_EXAMPLE " --data /nonexistent");
   EXPECT_NE(ran.status, 0);
