@@ -25,7 +25,7 @@ constexpr std::size_t kLongestAddress = sizeof(sockaddr_un{}.sun_path) - 1;
 
 }  // namespace
 
-CoordinatorServer::CoordinatorServer(net::Loop& loop, Fd listener, membership::CoordinatorOptions options,
+CoordinatorServer::CoordinatorServer(net::Loop& loop, Fd listener, const membership::CoordinatorOptions& options,
                                      CoordinatorEvents events)
     : loop_(loop),
       listener_(std::move(listener)),

@@ -32,7 +32,8 @@ struct CoordinatorEvents {
 class CoordinatorServer {
  public:
   /// Serves `listener` on `loop`, which must outlive it.
-  CoordinatorServer(net::Loop& loop, Fd listener, membership::CoordinatorOptions options, CoordinatorEvents events);
+  CoordinatorServer(net::Loop& loop, Fd listener, const membership::CoordinatorOptions& options,
+                    CoordinatorEvents events);
   ~CoordinatorServer();
   CoordinatorServer(const CoordinatorServer&) = delete;
   CoordinatorServer& operator=(const CoordinatorServer&) = delete;

@@ -36,7 +36,7 @@ void open_standard_descriptors() {
   }
 }
 
-int run_main(std::vector<std::string> words) {
+int run_main(const std::vector<std::string>& words) {
   auto line = cut_at_program(words);
   CLI::App app("Elastic, adaptive, data-parallel training", "pliant");
   style_help(app);

@@ -276,7 +276,7 @@ bool Engine::fence(Error why) {
   {
     std::lock_guard lock(fence_mutex_);
     if (fenced_.load(std::memory_order_relaxed)) return false;
-    fence_error_ = why;
+    fence_error_ = std::move(why);
     fenced_.store(true, std::memory_order_release);
   }
   nudge();

@@ -72,7 +72,11 @@ class DistributedOptimizer::Impl {
     norm_ = std::sqrt(buckets_.squared_norm());
     if (!finite_ && options_.skip_non_finite) {
       core_.count_skipped();
-      if (core_.rank() == 0) log::warn("step {} is left out: its mean gradient is not finite", core_.step());
+      if (core_.rank() == 0) {
+        // Not by a format: LibTorch may bring headers of another fmt than the one that is linked.
+        log::write(log::Level::warn,
+                   "step " + std::to_string(core_.step()) + " is left out: its mean gradient is not finite");
+      }
     } else {
       apply();
     }
