@@ -12,14 +12,27 @@ namespace {
 constexpr std::size_t kAlign = 64;            // slots begin on cache lines
 constexpr std::size_t kStreamFrom = 1 << 20;  // gradients from this size on are moved past the caches
 
-std::size_t slot_bytes(const torch::Tensor& parameter) {
-  return net::round_up(std::max<std::size_t>(parameter.numel() * parameter.element_size(), 1), kAlign);
+std::size_t bytes_of(const torch::Tensor& tensor) {
+  return static_cast<std::size_t>(tensor.numel()) * tensor.element_size();
 }
 
-torch::Tensor view_at(std::byte* at, const torch::Tensor& like) {
+/// Gradients that can be born in their slots have whole pages.
+std::size_t align_of(const torch::Tensor& parameter) {
+  return bytes_of(parameter) >= Places::kLeast ? net::kPage : kAlign;
+}
+
+/// Room for the slot wherever the one before it ends.
+std::size_t most_slot_bytes(const torch::Tensor& parameter) {
+  auto align = align_of(parameter);
+  return net::round_up(std::max<std::size_t>(bytes_of(parameter), 1), align) + align;
+}
+
+void leave_alone(void* /*memory*/) {}
+
+torch::Tensor view_at(std::byte* at, const torch::Tensor& like, void (*end)(void*) = &leave_alone) {
   auto options = torch::TensorOptions().dtype(like.dtype());
-  if (like.is_non_overlapping_and_dense()) return torch::from_blob(at, like.sizes(), like.strides(), options);
-  return torch::from_blob(at, like.sizes(), options);
+  if (like.is_non_overlapping_and_dense()) return torch::from_blob(at, like.sizes(), like.strides(), end, options);
+  return torch::from_blob(at, like.sizes(), end, options);
 }
 
 }  // namespace
@@ -54,7 +67,7 @@ Buckets::Buckets(session::Core& core, std::vector<torch::Tensor> parameters, con
   std::map<Dtype, std::size_t> bytes;
   for (const auto& parameter : parameters_) {
     if (!parameter.device().is_cpu()) throw Failure(Code::invalid, "parameters must be in host memory");
-    bytes[dtype_of(parameter)] += slot_bytes(parameter);
+    bytes[dtype_of(parameter)] += most_slot_bytes(parameter);
   }
   for (auto [dtype, size] : bytes)
     regions_[dtype] = core_.group().create_region("gradients/" + std::string(name_of(dtype)), size).or_throw();
@@ -69,9 +82,12 @@ void Buckets::lay_out(const std::vector<std::size_t>& order) {
   std::map<Dtype, std::size_t> end;
   std::map<Dtype, std::size_t> open;  // the bucket being filled, per type
   buckets_.clear();
+  places_ = std::make_unique<Places>();
   for (auto index : order) {
     const auto& parameter = parameters_[index];
     auto dtype = dtype_of(parameter);
+    auto align = align_of(parameter);
+    end[dtype] = net::round_up(end[dtype], align);
     auto at = open.find(dtype);
     if (at == open.end() || end[dtype] - buckets_[at->second].begin >= options_.bucket_bytes) {
       Bucket bucket;
@@ -87,9 +103,12 @@ void Buckets::lay_out(const std::vector<std::size_t>& order) {
     auto& slot = slots_[index];
     slot.bucket = at->second;
     slot.offset = end[dtype];
-    slot.own = view_at(bucket.region->input() + slot.offset, parameter);
+    auto* own = bucket.region->input() + slot.offset;
+    slot.own = view_at(own, parameter);
+    slot.place.reset();
+    if (order_learned_ && align == net::kPage) slot.place = places_->add(own, bytes_of(parameter));
     for (int which : {0, 1}) slot.mean[which] = view_at(bucket.region->result(which) + slot.offset, parameter);
-    end[dtype] += slot_bytes(parameter);
+    end[dtype] += net::round_up(std::max<std::size_t>(bytes_of(parameter), 1), align);
     bucket.members.push_back(index);
     bucket.count = (end[dtype] - bucket.begin) / size_of(dtype);
   }
@@ -102,6 +121,7 @@ void Buckets::reset() {
   for (auto& slot : slots_) {
     slot.passes = 0;
     slot.ready = false;
+    slot.hidden.reset();
   }
   for (auto& bucket : buckets_) {
     bucket.missing = bucket.members.size();
@@ -112,20 +132,31 @@ void Buckets::reset() {
 
 bool Buckets::is_own(std::size_t index) const {
   const auto& grad = parameters_[index].grad();
-  return grad.defined() && !grad.is_sparse() && grad.data_ptr() == slots_[index].own.data_ptr();
+  const auto& slot = slots_[index];
+  if (!grad.defined() || grad.is_sparse() || grad.strides() != slot.own.strides()) return false;
+  return grad.data_ptr() == (slot.place ? places_->address(*slot.place) : slot.own.data_ptr());
+}
+
+torch::Tensor Buckets::take(std::size_t index) {
+  auto& slot = slots_[index];
+  return slot.place ? view_at(places_->take(*slot.place), parameters_[index], &Places::give_back) : slot.own;
 }
 
 void Buckets::move_in(std::size_t index) {
   auto& slot = slots_[index];
   auto& grad = parameters_[index].mutable_grad();
-  if (is_own(index)) return;
+  if (is_own(index)) {
+    if (slot.place) places_->confirm(*slot.place);
+    return;
+  }
   if (grad.is_sparse()) throw Failure(Code::invalid, "sparse gradients cannot be reduced");
-  auto bytes = static_cast<std::size_t>(grad.numel()) * grad.element_size();
-  if (grad.strides() == slot.own.strides() && grad.is_non_overlapping_and_dense())
-    collective::copy(slot.own.data_ptr(), grad.data_ptr(), bytes, bytes >= kStreamFrom);
+  auto own = take(index);
+  auto bytes = bytes_of(grad);
+  if (grad.strides() == own.strides() && grad.is_non_overlapping_and_dense())
+    collective::copy(own.data_ptr(), grad.data_ptr(), bytes, bytes >= kStreamFrom);
   else
-    slot.own.copy_(grad.detach());
-  grad = slot.own;
+    own.copy_(grad.detach());
+  grad = std::move(own);
 }
 
 void Buckets::ready(std::size_t index) {
@@ -168,7 +199,7 @@ void Buckets::submit_rest() {
     if (has)
       move_in(index);
     else
-      std::memset(slot.own.data_ptr(), 0, slot.own.numel() * slot.own.element_size());
+      std::memset(take(index).data_ptr(), 0, bytes_of(slot.own));
     slot.ready = true;
     if (!order_learned_) seen_order_.push_back(index);
     auto& bucket = buckets_[slot.bucket];
@@ -204,6 +235,7 @@ torch::Tensor& Buckets::mean_of(std::size_t index) {
 void Buckets::show_mean() {
   for (std::size_t index = 0; index < slots_.size(); ++index) {
     auto& grad = parameters_[index].mutable_grad();
+    slots_[index].hidden = std::move(grad);
     if (slots_[index].used_by_anyone)
       grad = mean_of(index);
     else
@@ -214,6 +246,7 @@ void Buckets::show_mean() {
 void Buckets::copy_mean(double factor) {
   for (std::size_t index = 0; index < slots_.size(); ++index) {
     auto& grad = parameters_[index].mutable_grad();
+    slots_[index].hidden = std::move(grad);
     if (slots_[index].used_by_anyone)
       grad = mean_of(index) * factor;
     else
@@ -222,8 +255,11 @@ void Buckets::copy_mean(double factor) {
 }
 
 void Buckets::show_own() {
-  for (std::size_t index = 0; index < slots_.size(); ++index)
-    if (parameters_[index].grad().defined()) parameters_[index].mutable_grad() = slots_[index].own;
+  for (std::size_t index = 0; index < slots_.size(); ++index) {
+    auto& slot = slots_[index];
+    auto& grad = parameters_[index].mutable_grad();
+    if (grad.defined()) grad = slot.hidden.defined() ? std::move(slot.hidden) : take(index);
+  }
 }
 
 void Buckets::learn_order() {

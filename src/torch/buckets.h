@@ -5,11 +5,13 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "collective/group.h"
 #include "session/core.h"
+#include "torch/places.h"
 
 namespace pliant::adapter {
 
@@ -21,8 +23,8 @@ class Buckets {
   std::size_t size() const { return parameters_.size(); }
   torch::Tensor& parameter(std::size_t index) { return parameters_[index]; }
 
-  /// Parameter `index` has got a gradient in .grad(): moves it into its bucket, and submits the bucket if that was the
-  /// last one missing.
+  /// Parameter `index` has got a gradient in .grad(): moves it into its bucket if it was not born there, and submits
+  /// the bucket if that was the last one missing.
   void ready(std::size_t index);
   /// Submits what backward did not fill: unused parameters count as zeros.
   void submit_rest();
@@ -45,8 +47,10 @@ class Buckets {
   struct Slot {
     std::size_t bucket = 0;
     std::size_t offset = 0;  // bytes in the bucket's region
-    torch::Tensor own;       // views of registered memory with the parameter's shape
+    std::optional<std::size_t> place;
+    torch::Tensor own;  // views of registered memory with the parameter's shape
     torch::Tensor mean[2];
+    torch::Tensor hidden;  // what .grad() was before the mean was shown there
     int passes = 0;
     bool ready = false;
     bool used_by_anyone = true;
@@ -63,6 +67,8 @@ class Buckets {
   void lay_out(const std::vector<std::size_t>& order);
   void submit(Bucket& bucket);
   void move_in(std::size_t index);
+  /// The slot as a tensor for .grad(). Nothing else lives there as long as it does.
+  torch::Tensor take(std::size_t index);
   bool is_own(std::size_t index) const;
   torch::Tensor& mean_of(std::size_t index);
 
@@ -70,6 +76,7 @@ class Buckets {
   const OptimizerOptions options_;
   std::vector<torch::Tensor> parameters_;
   std::map<Dtype, std::shared_ptr<collective::Region>> regions_;
+  std::unique_ptr<Places> places_;
   std::shared_ptr<collective::Region> used_;  // one byte per parameter: did anybody use it?
   collective::OperationHandle used_operation_;
   std::vector<Slot> slots_;      // by parameter

@@ -28,6 +28,13 @@ nn::Sequential small_model() {
   return nn::Sequential(nn::Linear(4, 8), nn::Tanh(), nn::Linear(8, 1));
 }
 
+/// With gradients that are large enough to be born in registered memory, two of them of one size.
+nn::Sequential wide_model() {
+  torch::manual_seed(1);
+  return nn::Sequential(nn::Linear(4, 300), nn::Tanh(), nn::Linear(300, 300), nn::Tanh(), nn::Linear(300, 300),
+                        nn::Tanh(), nn::Linear(300, 1));
+}
+
 std::mutex model_mutex;
 
 struct Trained {
@@ -39,6 +46,7 @@ struct Recipe {
   int workers = 2;
   std::uint64_t samples = 22, epochs = 3, global_batch = 8;
   OptimizerOptions options;
+  nn::Sequential (*model)() = &small_model;
   std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<torch::Tensor>)> optimizer =
       [](std::vector<torch::Tensor> p) {
         return std::make_unique<torch::optim::SGD>(p, torch::optim::SGDOptions(0.1).momentum(0.9));
@@ -53,7 +61,7 @@ Trained train(Recipe setup) {
     nn::Sequential model;
     {
       std::lock_guard lock(model_mutex);
-      model = small_model();
+      model = setup.model();
     }
     auto inner = setup.optimizer(model->parameters());
     DistributedOptimizer optimizer(session, *inner, setup.options);
@@ -94,6 +102,39 @@ TEST(DistributedOptimizer, AnyNumberOfWorkersLearnsWhatOneLearns) {
 
 TEST(DistributedOptimizer, TheSameSeedAndSizeGiveTheSameDigest) {
   EXPECT_EQ(train({.workers = 3}).digest, train({.workers = 3}).digest);
+}
+
+TEST(DistributedOptimizer, LargeGradientsThatAreBornInPlaceAreTheSameGradients) {
+  auto alone = train({.workers = 1, .model = &wide_model});
+  for (int workers : {2, 3}) expect_close(alone, train({.workers = workers, .model = &wide_model}));
+  Recipe clipped{.workers = 1, .model = &wide_model};
+  clipped.options.clip_norm = 0.05;
+  alone = train(clipped);
+  clipped.workers = 2;
+  expect_close(alone, train(clipped));
+}
+
+TEST(DistributedOptimizer, TensorsThatHooksKeepAreNotOverwritten) {
+  session::run_cores(2, [](std::unique_ptr<session::Core> core) {
+    Session session(std::move(core));
+    auto weight = torch::full({300, 300}, 0.01F, torch::requires_grad());
+    std::vector<torch::Tensor> kept;
+    // Made during backward and of the gradient's size: it gets the gradient's place, and stays there.
+    weight.register_hook([&](const torch::Tensor& grad) { kept.push_back(grad.clone()); });
+    torch::optim::SGD sgd({weight}, 0.1);
+    DistributedOptimizer optimizer(session, sgd);
+    auto input = torch::full({2, 300}, static_cast<float>(session.rank() + 1));
+    for (auto step : session.steps({.steps = 6})) {
+      optimizer.zero_grad();
+      (torch::mm(input, weight).sum() * static_cast<double>(step.index() + 1)).backward();
+      optimizer.step();
+    }
+    ASSERT_EQ(kept.size(), 6U);
+    for (std::size_t i = 0; i < kept.size(); ++i)
+      EXPECT_TRUE(kept[i].eq(2.0F * static_cast<float>((session.rank() + 1) * (i + 1))).all().item<bool>()) << i;
+    // The mean gradient of step i is 3·(i+1).
+    EXPECT_TRUE(torch::allclose(weight, torch::full({300, 300}, 0.01F - 0.1F * 3 * 21), 1e-4, 1e-4));
+  });
 }
 
 TEST(DistributedOptimizer, WorksWithOtherOptimizersAndTinyBuckets) {
