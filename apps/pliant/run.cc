@@ -20,7 +20,8 @@ namespace {
 constexpr char kAbout[] = "Run PROGRAM as N workers on this machine and watch them to their end";
 constexpr char kMore[] = R"(Each worker finds PLIANT_JOB, PLIANT_WORKER (0 to N-1), PLIANT_WORKERS, PLIANT_COORDINATOR,
 PLIANT_SEED and PLIANT_THREADS in its environment; OMP_NUM_THREADS and its like follow
-PLIANT_THREADS unless you set them. Flags come before PROGRAM; all that follows is the program's own.
+PLIANT_THREADS unless you set them, and GLIBC_TUNABLES makes malloc keep what a step frees for the next
+one unless you chose how malloc behaves. Flags come before PROGRAM; all that follows is the program's own.
 
 Exit status: 0 if all workers exit with 0; otherwise that of the first worker that failed (128 + N if
 signal N killed it); 127 if PROGRAM is not found, 126 if it cannot be executed, 2 for wrong flags;

@@ -18,6 +18,7 @@ struct WorkerEnv {
 
 /// `inherited` with the user's additions, then PLIANT_JOB, PLIANT_WORKER, PLIANT_WORKERS, PLIANT_COORDINATOR,
 /// PLIANT_SEED and PLIANT_THREADS. OMP_NUM_THREADS and its like follow PLIANT_THREADS unless the user set them.
+/// GLIBC_TUNABLES makes malloc keep freed memory for the next step, unless the user chose how malloc behaves.
 std::vector<std::string> environment_of(int rank, const WorkerEnv& wanted, const std::vector<std::string>& inherited);
 
 }  // namespace pliant::cli

@@ -31,6 +31,18 @@ TEST(WorkerEnv, OursWinOverInheritedOnes) {
   EXPECT_FALSE(has(list, "PLIANT_JOB=outer"));
 }
 
+TEST(WorkerEnv, MallocKeepsMemoryUnlessTheUserChose) {
+  auto tuned = [](const Words& inherited) {
+    auto list = environment_of(0, {"job", "@c", 1, 1, 42, {}}, inherited);
+    return std::any_of(list.begin(), list.end(),
+                       [](const auto& entry) { return entry.starts_with("GLIBC_TUNABLES=glibc.malloc.mmap"); });
+  };
+  EXPECT_TRUE(tuned({"HOME=/h"}));
+  EXPECT_FALSE(tuned({"MALLOC_ARENA_MAX=2"}));
+  EXPECT_FALSE(tuned({"LD_PRELOAD=libjemalloc.so"}));
+  EXPECT_FALSE(tuned({"GLIBC_TUNABLES="}));
+}
+
 TEST(CutAtProgram, WhereTheProgramBegins) {
   struct Case {
     Words words, flags, program;
