@@ -126,7 +126,7 @@ void Agent::on_progress(int rank, const wire::Progress& progress) {
 
 void Agent::on_complaint(int rank, const wire::Complaint& complaint) {
   if (accusations_.size() >= kMostAccusations) return;
-  accusations_.push_back({rank, static_cast<int>(complaint.rank), printable(complaint.reason)});
+  accusations_.push_back({rank, static_cast<int>(complaint.id), printable(complaint.reason)});
 }
 
 void Agent::end_workers() {

@@ -13,6 +13,7 @@
 #include "apps/pliant/doctor.h"
 #include "apps/pliant/jobs.h"
 #include "apps/pliant/run.h"
+#include "apps/pliant/verify.h"
 
 namespace {
 
@@ -48,6 +49,7 @@ int run_main(const std::vector<std::string>& words) {
   add_ps(app, action);
   add_status(app, action);
   add_stop(app, action);
+  add_verify(app, action);
   add_doctor(app, action);
   add_bench(app, action);
 

@@ -12,8 +12,9 @@
 //     step.log("loss", loss);                                    // averaged over workers
 //   }
 //
-// Errors are pliant::Failure. Every call that waits ends with one if a worker is lost; none hangs.
-// Threads: a Session belongs to one thread, except that reductions may be submitted and awaited from any.
+// Workers may come, go and die: what was to be reduced is then reduced by those who are left, inside the call that waits
+// for it. Errors are pliant::Failure.
+// Threads: a Session belongs to one thread.
 #pragma once
 
 #include <pliant/types.h>
@@ -33,12 +34,10 @@
 
 namespace pliant {
 
-namespace collective {
-class Region;
-class Operation;
-}  // namespace collective
 namespace session {
 class Core;
+struct Area;
+class Ticket;
 }  // namespace session
 
 /// A stream of random numbers that depends on nothing but its key: the same (seed, epoch, step, slot) gives the same
@@ -78,6 +77,7 @@ struct StateItem {
   std::size_t count = 0;
   Role role = Role::parameter;
   std::shared_ptr<const void> keep;  ///< keeps the memory alive while the item is held; may be empty
+  std::vector<std::uint64_t> shape;  ///< for checkpoints; empty: one dimension of `count`
 
   std::size_t bytes() const { return count * size_of(dtype); }
 };
@@ -88,6 +88,9 @@ class State {
   virtual ~State() = default;
   /// All of it, in the same order on every worker. Called between steps; items may come into being later.
   virtual std::vector<StateItem> items() = 0;
+  /// Brings into being what others have already, before it is copied in: `like` are their items, without data. After
+  /// this, items() has the same names, types and counts.
+  virtual void prepare(const std::vector<StateItem>& like) { (void)like; }
 };
 using StatePtr = std::shared_ptr<State>;  ///< shared: the session and the caller both look at it
 
@@ -111,7 +114,8 @@ struct Lease {
 class Region {
  public:
   std::size_t bytes() const;
-  /// This worker's contribution: write it, reduce, and do not touch it until the reduction is done.
+  /// This worker's contribution: write it, reduce, and do not touch it until the reduction is done. Its address changes
+  /// when workers come or go: ask for it in every step.
   template <class T>
   std::span<T> input() {
     return {static_cast<T*>(data()), bytes_ / sizeof(T)};
@@ -121,8 +125,8 @@ class Region {
   friend class Session;
   friend class session::Core;
   void* data();
-  std::size_t bytes_ = 0;                       // as asked for
-  std::shared_ptr<collective::Region> region_;  // shared with operations in flight
+  std::size_t bytes_ = 0;                // as asked for
+  std::shared_ptr<session::Area> area_;  // shared with the session, which renews its memory
 };
 
 /// A reduction in flight. Dropping it is allowed: the reduction goes on.
@@ -136,7 +140,7 @@ class Reduction {
  private:
   friend class Session;
   session::Core* core_ = nullptr;
-  std::shared_ptr<collective::Operation> operation_;
+  std::shared_ptr<session::Ticket> ticket_;  // shared with the session, which repeats it if a worker is lost
   const T* plain_ = nullptr;
   std::size_t count_ = 0;
 };
@@ -148,6 +152,7 @@ struct JoinOptions {
 struct BatchPlan {
   std::uint64_t local = 32;  ///< samples per worker and step
   std::uint64_t global = 0;  ///< samples per step over all workers; if set, it is divided among them
+  std::uint64_t limit = 0;   ///< of the global batch that `local` makes with many workers; 0: none
 };
 
 struct StepsOptions {
@@ -197,9 +202,18 @@ class Session {
   /// that the others see a failure and not a departure.
   ~Session();
 
+  /// Constants inside a step. A worker that was started while the job runs is no part of it before its loop begins:
+  /// until then it has a rank that nobody else has, is not the leader, and reduces with nobody.
   int rank() const;
   int size() const;
   bool leader() const { return rank() == 0; }
+  /// This worker's number in its job: never another's, whatever happens.
+  std::uint64_t worker() const;
+  /// True once this worker was told to leave (SIGTERM), and its loop has ended because of that. The job goes on without
+  /// it: clean up and return.
+  bool departed() const;
+  /// Asks for another number of workers, from the leader; takes effect between two later steps, if it can.
+  void resize(int workers);
   std::uint64_t seed() const;
   /// The random stream of a slot in the current step. A slot is whatever the caller counts: a rank, a sample, a layer.
   RandomStream random(std::uint64_t slot) const;

@@ -85,7 +85,8 @@ Result<LocalChannel*> Engine::channel_for(const Request& request, const RegionMa
   std::memcpy(entry.name, request.name.data(), request.name.size());
   entry.region_length = static_cast<std::uint8_t>(std::min(channel->region->name().size(), kMaxChannelName));
   std::memcpy(entry.region, channel->region->name().data(), entry.region_length);
-  control_->channels.store(index + 1, std::memory_order_release);
+  control_->channels.store(index + 1, std::memory_order_seq_cst);
+  ring();  // a peer may sleep because it found no such channel here
   history.push_back(std::move(channel));
   return history.back().get();
 }
@@ -132,7 +133,8 @@ Result<std::shared_ptr<Work>> Engine::submit(const Request& request, const Regio
 void Engine::ring() {
   control_->bell.fetch_add(1, std::memory_order_seq_cst);
   for (const auto* control : controls_) {
-    if (control->sleepers.load(std::memory_order_seq_cst) == 0) continue;
+    // A view that is fenced while it forms has peers that never came.
+    if (!control || control->sleepers.load(std::memory_order_seq_cst) == 0) continue;
     net::futex_wake(&control_->bell);
     return;
   }
@@ -225,10 +227,15 @@ Status Engine::wait(const Work& work) {
 Result<std::vector<std::string>> Engine::exchange(std::string_view row) {
   if (row.size() > kRowBytes) return Error{Code::invalid, fmt::format("a row of more than {} bytes", kRowBytes)};
   std::lock_guard lock(exchange_mutex_);
-  auto at = rows_ % 2;
-  std::memcpy(control_->row[at], row.data(), row.size());
-  control_->row_size[at] = static_cast<std::uint32_t>(row.size());
-  control_->rows.store(++rows_, std::memory_order_seq_cst);
+  {
+    std::lock_guard against_fence(fence_mutex_);  // a row is out before the fence, or never
+    if (fenced()) return fence_error_;
+    auto at = rows_ % 2;
+    std::memcpy(control_->row[at], row.data(), row.size());
+    control_->row_size[at] = static_cast<std::uint32_t>(row.size());
+    control_->rows.store(++rows_, std::memory_order_seq_cst);
+    exchange_open_ = true;
+  }
   if (std::all_of(controls_.begin(), controls_.end(),
                   [&](const auto* control) { return control->rows.load(std::memory_order_seq_cst) >= rows_; }))
     ring();
@@ -239,6 +246,12 @@ Result<std::vector<std::string>> Engine::exchange(std::string_view row) {
         return seen == team_.size();
       },
       kBlockedOnRows));
+  exchange_open_ = false;
+  return read_rows();
+}
+
+std::vector<std::string> Engine::read_rows() const {
+  auto at = (rows_ - 1) % 2;
   std::vector<std::string> rows;
   rows.reserve(controls_.size());
   for (const auto* control : controls_)
@@ -272,15 +285,47 @@ void Engine::run_background() {
 
 // ---- the end of a view ----
 
-bool Engine::fence(Error why) {
+void Engine::fence(Error why) {
   {
     std::lock_guard lock(fence_mutex_);
-    if (fenced_.load(std::memory_order_relaxed)) return false;
+    if (fenced_.load(std::memory_order_relaxed)) return;
     fence_error_ = std::move(why);
     fenced_.store(true, std::memory_order_release);
   }
+  { std::lock_guard wait_for_work_in_progress(work_mutex_); }
   nudge();
+}
+
+/// Every member had finished its slices. After a fence on all ranks the counters stand still.
+bool Engine::all_published(Work& work) {
+  auto target = work.base_ + work.channel_->own->chunks;
+  for (int rank = 0; rank < team_.size(); ++rank) {
+    const auto* peer = peer_of(work, rank);
+    if (!peer || peer->reduced.load(std::memory_order_acquire) < target) return false;
+  }
   return true;
+}
+
+bool Engine::settle(Work& work) {
+  std::lock_guard lock(work_mutex_);
+  progress();  // takes what was submitted after the fence, and fails it
+  if (work.state() == Work::State::done) return true;
+  if (!work.channel_->region->ready() || !all_published(work)) return false;
+  if (work.channel_->own->shape.memory == Memory::plain)
+    while (work.copied_out_ < work.channel_->ring.chunks) copy_out(work, work.copied_out_++);
+  work.squares_ = 0;
+  for (const auto* peer : work.channel_->peers) work.squares_ += peer->squares[work.use_ % 2];
+  work.state_.store(Work::State::done, std::memory_order_release);
+  return true;
+}
+
+std::optional<std::vector<std::string>> Engine::settle_exchange() {
+  std::lock_guard lock(exchange_mutex_);
+  if (!exchange_open_) return std::nullopt;
+  for (const auto* control : controls_)
+    if (control->rows.load(std::memory_order_acquire) < rows_) return std::nullopt;
+  exchange_open_ = false;
+  return read_rows();
 }
 
 void Engine::complain(const Error& why) {

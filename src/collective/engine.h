@@ -16,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -92,8 +93,12 @@ class Engine {
   Status wait(const Work& work);
   Result<std::vector<std::string>> exchange(std::string_view row);
 
-  /// Returns true for the first call, whose reason stands.
-  bool fence(Error why);
+  /// The first reason stands. When this returns, nothing is published any more.
+  void fence(Error why);
+  bool fenced() const { return fenced_.load(std::memory_order_acquire); }
+  /// See Group.
+  bool settle(Work& work);
+  std::optional<std::vector<std::string>> settle_exchange();
   /// A peer left in good order: what it published stays, and only what needs more of it fails.
   void depart(int rank);
   /// Something outside the operations changed (a region became ready): look again.
@@ -117,6 +122,8 @@ class Engine {
   /// Stores a counter of the own channel, and rings if that may be what somebody sleeps for: if no other rank is still
   /// behind. The last one of several that publish at once sees all the others, so one of them rings. True if it rang.
   bool publish(LocalChannel& channel, std::atomic<std::uint64_t> Channel::*counter, std::uint64_t value);
+  bool all_published(Work& work);
+  void copy_out(Work& work, std::uint64_t chunk);
   void finish(Work& work);
   void fail(Work& work, Error why);
   void ring();
@@ -157,7 +164,9 @@ class Engine {
   } scratch_;  // guarded by work_mutex_
 
   std::mutex exchange_mutex_;
-  std::uint64_t rows_ = 0;  // guarded by exchange_mutex_
+  std::uint64_t rows_ = 0;        // guarded by exchange_mutex_
+  bool exchange_open_ = false;    // guarded by exchange_mutex_; own row is out, the others' were not seen
+  std::vector<std::string> read_rows() const;
 
   mutable std::mutex fence_mutex_;
   Error fence_error_;  // guarded by fence_mutex_

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <set>
@@ -12,13 +13,15 @@
 
 namespace pliant::collective {
 
-class Group::Impl {
+class Group::Impl final : public ViewEvents {
  public:
-  Impl(Team team, GroupOptions options, net::OwnSegment control)
+  Impl(Team team, std::unique_ptr<Mesh> own_mesh, Mesh* mesh, GroupOptions options, net::OwnSegment control)
       : team_(std::move(team)),
-        options_(std::move(options)),
+        options_(options),
         segment_(std::move(control)),
-        peers_(team_.members.size()) {
+        peers_(team_.members.size()),
+        own_mesh_(std::move(own_mesh)),
+        mesh_(team_.size() > 1 ? mesh : nullptr) {
     auto* control_words = reinterpret_cast<Control*>(segment_.memory.data());
     control_words->magic = kControlMagic;
     control_words->view_hash = team_.view_hash;
@@ -27,25 +30,52 @@ class Group::Impl {
     engine_.emplace(team_, control_words, options_);
   }
 
-  Status connect(Fd listener) {
-    if (team_.size() > 1) {
-      MeshEvents events;
-      events.on_hello = [this](int rank, const Fd& control) { return greet(rank, control); };
-      events.on_region = [this](int rank, const wire::RegionNotice& notice, std::vector<Fd> fds) {
-        arrive(rank, notice, std::move(fds));
-      };
-      events.on_lost = [this](int rank, bool orderly, const std::string& how) {
-        if (formed_) lose(rank, orderly, how);
-      };
-      mesh_.emplace(team_, std::move(listener), segment_.fd.get(), std::move(events));
-      PLIANT_TRY(mesh_->wait_formed(options_.form_limit));
+  ~Impl() override {
+    if (mesh_) mesh_->unsubscribe(team_.view_hash);  // first: its thread calls into everything else
+  }
+
+  Status enter() {
+    if (mesh_) {
+      mesh_->connect(team_.members);
+      mesh_->subscribe(team_.view_hash, this);
+      mesh_->send(others(), wire::Entered{team_.view_hash, team_.view}, {segment_.fd.get()});
+      PLIANT_TRY(wait_formed());
     }
     engine_->start();
-    formed_ = true;
     return {};
   }
 
-  ~Impl() { mesh_.reset(); }  // first: its thread calls into everything else
+  // ---- on the mesh's thread ----
+
+  void on_message(std::uint64_t from, const wire::Message& message, std::vector<Fd> fds) override {
+    int rank = rank_of(from);
+    if (rank < 0) return;
+    if (const auto* notice = std::get_if<wire::RegionNotice>(&message)) return arrive(rank, *notice, std::move(fds));
+    if (fds.size() != 1) return;
+    auto greeted = greet(rank, fds[0]);
+    std::lock_guard lock(mutex_);
+    if (!greeted.ok())
+      failure_ = greeted;
+    else
+      ++present_;
+    changed_.notify_all();
+  }
+
+  void on_lost(const PeerLoss& loss) override {
+    int rank = rank_of(loss.id);
+    if (rank < 0) return;
+    auto why = fmt::format("rank {} (worker {}, pid {}) {}: {}", rank, loss.id, team_.members[rank].pid,
+                           loss.orderly ? "left" : "died", loss.how);
+    {
+      std::lock_guard lock(mutex_);
+      failure_ = Error{Code::peer_lost, why};
+      changed_.notify_all();
+    }
+    if (loss.orderly)
+      engine_->depart(rank);
+    else
+      engine_->fence({Code::peer_lost, why});
+  }
 
   Result<std::shared_ptr<Region>> create_region(const std::string& name, std::size_t bytes, int results) {
     if (name.empty() || name.size() > kMaxChannelName)
@@ -61,7 +91,11 @@ class Group::Impl {
       parked = std::move(parked_[name]);
       parked_.erase(name);
     }
-    if (mesh_) mesh_->send_to_all(region->notice(), region->descriptors());
+    if (mesh_) {
+      auto notice = region->notice();
+      notice.view_hash = team_.view_hash;
+      mesh_->send(others(), std::move(notice), region->descriptors());
+    }
     for (auto& part : parked) add_part(*region, part.rank, part.notice, part.fds);
     return region;
   }
@@ -85,6 +119,31 @@ class Group::Impl {
     wire::RegionNotice notice;
     std::vector<Fd> fds;
   };
+
+  int rank_of(std::uint64_t id) const {
+    for (int rank = 0; rank < team_.size(); ++rank)
+      if (team_.members[rank].id == id) return rank;
+    return -1;
+  }
+
+  std::vector<std::uint64_t> others() const {
+    std::vector<std::uint64_t> ids;
+    for (int rank = 0; rank < team_.size(); ++rank)
+      if (rank != team_.rank) ids.push_back(team_.members[rank].id);
+    return ids;
+  }
+
+  Status wait_formed() {
+    std::unique_lock lock(mutex_);
+    int all = team_.size() - 1;
+    changed_.wait_for(lock, options_.form_limit, [&] { return present_ == all || !failure_.ok(); });
+    if (!failure_.ok()) return failure_;
+    if (present_ == all) return {};
+    std::string missing;
+    for (int rank = 0; rank < team_.size(); ++rank)
+      if (rank != team_.rank && !peers_[rank].data()) missing += fmt::format(" {}", rank);
+    return Error{Code::io, fmt::format("no sign within {} ms of ranks{}", options_.form_limit.count(), missing)};
+  }
 
   Status greet(int rank, const Fd& fd) {
     auto mapped = net::map_segment(fd, sizeof(Control));
@@ -122,37 +181,45 @@ class Group::Impl {
     if (region.ready()) engine_->nudge();
   }
 
-  void lose(int rank, bool orderly, const std::string& how) {
-    if (orderly) return engine_->depart(rank);
-    auto why = fmt::format("rank {} (pid {}) died: {}", rank, team_.members[rank].pid, how);
-    if (engine_->fence({Code::peer_lost, why}) && options_.on_lost) options_.on_lost(rank, {Code::peer_lost, why});
-  }
-
   const Team team_;
   const GroupOptions options_;
   net::OwnSegment segment_;
   std::vector<net::Mapping> peers_;  // control segments by rank; written before the engine starts
   std::optional<Engine> engine_;
-  std::atomic<bool> formed_{false};
 
   std::mutex mutex_;
+  std::condition_variable changed_;
+  int present_ = 0;                                       // guarded by mutex_; peers that have entered
+  Status failure_;                                        // guarded by mutex_; why the view cannot form
   std::set<std::string> names_;                           // guarded by mutex_
   std::map<std::string, std::weak_ptr<Region>> regions_;  // guarded by mutex_
   std::map<std::string, std::vector<Parked>> parked_;     // guarded by mutex_; regions not created here yet
   std::mutex add_mutex_;                                  // one add_peer at a time
 
-  std::optional<Mesh> mesh_;
+  std::unique_ptr<Mesh> own_mesh_;
+  Mesh* const mesh_;
 };
 
 Group::Group(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Group::~Group() = default;
 
-Result<std::unique_ptr<Group>> Group::form(Team team, Fd listener, GroupOptions options) {
+Result<std::unique_ptr<Group>> Group::make(Team team, std::unique_ptr<Mesh> own, Mesh* mesh, GroupOptions options) {
   auto control = net::create_segment("control", sizeof(Control), net::Backing::sparse);
   if (!control.ok()) return control.error();
-  auto impl = std::make_unique<Impl>(std::move(team), std::move(options), std::move(control).value());
-  PLIANT_TRY(impl->connect(std::move(listener)));
+  auto impl = std::make_unique<Impl>(std::move(team), std::move(own), mesh, options, std::move(control).value());
+  PLIANT_TRY(impl->enter());
   return std::unique_ptr<Group>(new Group(std::move(impl)));
+}
+
+Result<std::unique_ptr<Group>> Group::form(Team team, Mesh* mesh, GroupOptions options) {
+  return make(std::move(team), nullptr, mesh, options);
+}
+
+Result<std::unique_ptr<Group>> Group::form(Team team, Fd listener, GroupOptions options) {
+  std::unique_ptr<Mesh> mesh;
+  if (team.size() > 1) mesh = std::make_unique<Mesh>(team.job, team.members[team.rank], std::move(listener));
+  auto* at = mesh.get();
+  return make(std::move(team), std::move(mesh), at, options);
 }
 
 int Group::rank() const { return impl_->team().rank; }
@@ -168,6 +235,11 @@ Status Group::wait(const OperationHandle& operation) {
 }
 Result<std::vector<std::string>> Group::exchange(std::string_view row) { return impl_->engine().exchange(row); }
 void Group::fence(Error why) { impl_->engine().fence(std::move(why)); }
+bool Group::fenced() const { return impl_->engine().fenced(); }
+bool Group::settle(const OperationHandle& operation) {
+  return impl_->engine().settle(static_cast<Work&>(*operation));
+}
+std::optional<std::vector<std::string>> Group::settle_exchange() { return impl_->engine().settle_exchange(); }
 void Group::leave() { impl_->leave(); }
 
 }  // namespace pliant::collective

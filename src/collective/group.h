@@ -1,5 +1,9 @@
-// A group: the collectives of one view. Everything a view owns (connections, segments, channels, operations in
-// flight) is in here and goes with it.
+// A group: the collectives of one view. Everything a view owns (segments, channels, operations in flight) is in here
+// and goes with it; the connections are the mesh's and outlive it.
+//
+// The end of a view: fence() stops it here. Once *all* who are left have fenced it, nothing is published in it any more,
+// and settle() finds the same answer on each of them: an operation is complete if every member, the lost included, had
+// published its part.
 //
 // Threads: submit(), wait() and exchange() may be called from any thread; operations of one name must be submitted
 // in one order. Work is done by whoever waits, or by the group's own thread while nobody does.
@@ -10,6 +14,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,12 +26,20 @@
 
 namespace pliant::collective {
 
+/// The members of a view as a collective sees them.
+struct Team {
+  std::string job;
+  std::uint64_t view_hash = 0;
+  std::vector<wire::Member> members;  ///< in rank order
+  int rank = 0;
+  wire::ViewNotice view{};  ///< the whole of it, for those who learn of it from us
+  int size() const { return static_cast<int>(members.size()); }
+};
+
 struct GroupOptions {
   std::chrono::milliseconds form_limit{30'000};   ///< how long peers may take to connect
   std::chrono::milliseconds stall_notice{5'000};  ///< a wait this long is reported, then at twice the time, and so on
   std::chrono::milliseconds deadlock_notice{1'000};  ///< how long a circle of waits must stand to be called one
-  /// Called once, from a thread of the group, when the loss of `rank` fenced it.
-  std::function<void(int rank, const Error& why)> on_lost;
 };
 
 /// One reduction to do. Registered: `region` and `offset`; the result is another memory, see Operation::result().
@@ -60,7 +73,10 @@ using OperationHandle = std::shared_ptr<Operation>;
 
 class Group {
  public:
-  /// Connects to all members of the team. Blocks until all are there or the limit has passed.
+  /// Enters the view with all members of the team. Blocks until all have, one is lost, or the limit has passed.
+  /// `mesh` must outlive the group; a team of one needs none.
+  static Result<std::unique_ptr<Group>> form(Team team, Mesh* mesh, GroupOptions options = {});
+  /// The same with a mesh of its own.
   static Result<std::unique_ptr<Group>> form(Team team, Fd listener, GroupOptions options = {});
   /// Releases; peers that still wait on this rank see it as gone. Call leave() first to go in good order.
   ~Group();
@@ -79,14 +95,21 @@ class Group {
   /// Everybody's row, in rank order: blocks until all have called it as often. At most kRowBytes each.
   Result<std::vector<std::string>> exchange(std::string_view row);
 
-  /// Ends the view: every wait, now and later, fails with `why`. Memory stays mapped until the group is destroyed.
+  /// Ends the view: every wait, now and later, fails with `why` (the first reason stands). When this returns, this rank
+  /// publishes nothing more. Memory stays mapped until the group is destroyed.
   void fence(Error why);
+  bool fenced() const;
+  /// After the fence on all ranks: is the operation complete? If so it is done now, and its result can be read.
+  bool settle(const OperationHandle& operation);
+  /// The same for the exchange that the fence interrupted: everybody's rows, if all had been published.
+  std::optional<std::vector<std::string>> settle_exchange();
   /// Tells the others that this rank goes in good order.
   void leave();
 
  private:
   class Impl;
   explicit Group(std::unique_ptr<Impl> impl);
+  static Result<std::unique_ptr<Group>> make(Team team, std::unique_ptr<Mesh> own, Mesh* mesh, GroupOptions options);
   std::unique_ptr<Impl> impl_;
 };
 

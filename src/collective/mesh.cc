@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <future>
 
@@ -13,55 +15,104 @@
 namespace pliant::collective {
 namespace {
 
+using namespace std::chrono_literals;
+
 constexpr std::size_t kMostStrangers = 64;
+constexpr std::size_t kMostParked = 8192;
 constexpr int kPidfdOpen = 434;  // SYS_pidfd_open
+
+bool has_ended(const Fd& pidfd) {
+  pollfd entry{pidfd.get(), POLLIN, 0};
+  return pidfd && poll(&entry, 1, 0) > 0;
+}
+
+/// The view that a message is about, or 0.
+std::uint64_t view_of(const wire::Message& message) {
+  if (const auto* entered = std::get_if<wire::Entered>(&message)) return entered->view_hash;
+  if (const auto* region = std::get_if<wire::RegionNotice>(&message)) return region->view_hash;
+  return 0;
+}
+
+bool is_letter(const wire::Message& message) {
+  return std::holds_alternative<wire::Claim>(message) || std::holds_alternative<wire::Promise>(message) ||
+         std::holds_alternative<wire::Decline>(message) || std::holds_alternative<wire::Propose>(message) ||
+         std::holds_alternative<wire::Stored>(message) || std::holds_alternative<wire::InForce>(message);
+}
 
 }  // namespace
 
-Mesh::Mesh(Team team, Fd listener, int control, MeshEvents events)
-    : team_(std::move(team)),
-      listener_(std::move(listener)),
-      control_(control),
-      events_(std::move(events)),
-      links_(team_.members.size()),
-      present_(team_.members.size(), false) {
+Mesh::Mesh(std::string job, wire::Member self, Fd listener, MeshEvents events)
+    : job_(std::move(job)), self_(std::move(self)), listener_(std::move(listener)), events_(std::move(events)) {
   thread_ = std::thread([this] {
     if (listener_) loop_.watch(listener_.get(), [this] { accept_all(); });
-    for (int rank = 0; rank < team_.rank; ++rank) connect_to(rank);
-    loop_.every(std::chrono::milliseconds(5), [this] { serve_timer(); });
+    loop_.every(5ms, [this] { serve_retries(); });
+    if (events_.on_tick) loop_.every(50ms, events_.on_tick);
     loop_.run();
   });
 }
 
-Mesh::~Mesh() {
+Mesh::~Mesh() { stop(); }
+
+void Mesh::stop() {
   loop_.stop();
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
-Status Mesh::send_hello(const Fd& socket) {
-  return net::send(socket, wire::PeerHello{team_.job, team_.view_hash, team_.members[team_.rank].id},
-                   std::vector<int>{control_});
+void Mesh::run(const std::function<void()>& task) {
+  std::promise<void> done;
+  loop_.post([&] {
+    task();
+    done.set_value();
+  });
+  done.get_future().wait();
 }
 
-void Mesh::connect_to(int rank) {
-  auto& link = links_[rank];
-  auto socket = net::connect_to(team_.members[rank].address);
+Mesh::Link& Mesh::link_of(std::uint64_t id) {
+  auto& link = links_[id];
+  link.member.id = id;
+  return link;
+}
+
+// ---- connecting ----
+
+Status Mesh::send_hello(const Fd& socket) { return net::send(socket, wire::PeerHello{job_, self_.id}); }
+
+void Mesh::connect(const std::vector<wire::Member>& members) {
+  run([&] { expect(members); });
+}
+
+void Mesh::expect(const std::vector<wire::Member>& members) {
+  for (const auto& member : members)
+    if (member.id != self_.id) add(member);
+}
+
+void Mesh::add(const wire::Member& member) {
+  auto& link = link_of(member.id);
+  if (!link.member.address.empty()) return;  // known
+  link.member = member;
+  if (!link.pidfd) watch_process(link, member.pid);
+  if (link.lost || link.socket) return;
+  link.connects = member.id < self_.id;
+  if (link.connects) connect_to(link);
+}
+
+void Mesh::connect_to(Link& link) {
+  auto socket = net::connect_to(link.member.address);
   if (!socket.ok()) {
     link.retry = socket.error().code == Code::io;
-    if (!link.retry) lose(rank, socket.error().message);
+    if (!link.retry) close(link, socket.error().message);
     return;
   }
   link.retry = !send_hello(socket.value()).ok();
   if (link.retry) return;
   link.socket = std::move(socket).value();
-  loop_.watch(link.socket.get(), [this, rank] { read_peer(rank); });
+  loop_.watch(link.socket.get(), [this, id = link.member.id] { read_peer(id); });
 }
 
-void Mesh::serve_timer() {
-  for (int rank = 0; rank < team_.size(); ++rank) {
-    auto& link = links_[rank];
-    if (link.retry) connect_to(rank);
-    if (!link.outbox.empty()) flush(rank);  // what did not fit into the socket's buffer before
+void Mesh::serve_retries() {
+  for (auto& [id, link] : links_) {
+    if (link.retry && !link.lost) connect_to(link);
+    if (!link.outbox.empty()) flush(link);  // what did not fit into the socket's buffer before
   }
 }
 
@@ -96,41 +147,44 @@ void Mesh::read_stranger(std::uint64_t number) {
   loop_.unwatch(peer.socket.get());
   if (!received.ok()) return refuse(received.error().message);
   auto* hello = std::get_if<wire::PeerHello>(&received.value()->message);
-  auto& fds = received.value()->fds;
-  if (!hello || fds.size() != 1) return refuse("expected a greeting");
-  if (hello->job != team_.job || hello->view_hash != team_.view_hash) return refuse("a greeting for another view");
-  for (int rank = team_.rank + 1; rank < team_.size(); ++rank) {
-    if (team_.members[rank].id != hello->id || links_[rank].socket) continue;
-    if (!send_hello(peer.socket).ok()) return lose(rank, "it closed the connection");
-    return adopt(rank, std::move(peer.socket), peer.pid, std::move(fds[0]));
-  }
-  refuse("a greeting from nobody of this view");
+  if (!hello) return refuse("expected a greeting");
+  if (hello->job != job_ || hello->id <= self_.id) return refuse("a greeting for another job, or from the wrong side");
+  auto& link = link_of(hello->id);
+  if (link.socket || link.lost) return refuse("a second greeting of one worker");
+  if (!send_hello(peer.socket).ok()) return refuse("it closed the connection");
+  link.socket = std::move(peer.socket);
+  loop_.watch(link.socket.get(), [this, id = hello->id] { read_peer(id); });
+  greeted(link, peer.pid);
 }
 
-void Mesh::adopt(int rank, Fd socket, pid_t pid, Fd control) {
-  auto& link = links_[rank];
-  if (socket) {
-    link.socket = std::move(socket);
-    loop_.watch(link.socket.get(), [this, rank] { read_peer(rank); });
-  }
-  if (auto accepted = events_.on_hello(rank, std::move(control)); !accepted.ok())
-    return lose(rank, accepted.error().message);
+void Mesh::greeted(Link& link, pid_t pid) {
   link.greeted = true;
-  // The connection tells of most deaths; the pidfd is the kernel's proof and also covers descriptors that a child
-  // of the peer inherited.
-  link.pidfd = Fd(static_cast<int>(syscall(kPidfdOpen, pid, 0)));
-  if (link.pidfd && pid != getpid()) loop_.watch(link.pidfd.get(), [this, rank] { lose(rank, "its process ended"); });
-  std::lock_guard lock(mutex_);
-  present_[rank] = true;
-  ++connected_;
-  changed_.notify_all();
+  watch_process(link, pid);
+  flush(link);
 }
 
-void Mesh::read_peer(int rank) {
-  auto& link = links_[rank];
+/// The connection tells of most deaths; the pidfd is the kernel's proof and also covers descriptors that a child of
+/// the peer inherited. The process at the other end of the connection is who counts.
+void Mesh::watch_process(Link& link, pid_t pid) {
+  if (link.pid == pid) return;
+  if (link.pidfd) loop_.unwatch(link.pidfd.get());
+  link.pid = pid;
+  link.pidfd = Fd(static_cast<int>(syscall(kPidfdOpen, pid, 0)));
+  if (pid == getpid()) return;
+  auto id = link.member.id;
+  if (link.pidfd)
+    loop_.watch(link.pidfd.get(), [this, id] { process_ended(id); });
+  else if (errno == ESRCH)
+    loop_.post([this, id] { process_ended(id); });
+}
+
+// ---- receiving ----
+
+void Mesh::read_peer(std::uint64_t id) {
+  auto& link = link_of(id);
   while (link.socket) {
     auto received = net::receive(link.socket);
-    if (!received.ok() && link.greeted) return lose(rank, received.error().message);
+    if (!received.ok() && (link.greeted || !link.connects)) return close(link, received.error().message);
     if (!received.ok()) {  // turned away in a crowd, or gone: trying again tells
       loop_.unwatch(link.socket.get());
       link.socket.reset();
@@ -139,82 +193,118 @@ void Mesh::read_peer(int rank) {
     }
     if (!received.value()) return;
     auto& message = received.value()->message;
-    auto& fds = received.value()->fds;
     if (auto* hello = std::get_if<wire::PeerHello>(&message); hello && !link.greeted) {
-      if (hello->view_hash != team_.view_hash || hello->id != team_.members[rank].id || fds.size() != 1)
-        return lose(rank, "it answered for another view");
+      if (hello->job != job_ || hello->id != id) return close(link, "it answered for somebody else");
       auto pid = net::peer_pid(link.socket);
-      adopt(rank, Fd(), pid.ok() ? pid.value() : 0, std::move(fds[0]));
-    } else if (auto* notice = std::get_if<wire::RegionNotice>(&message); notice && link.greeted) {
-      events_.on_region(rank, *notice, std::move(fds));
+      greeted(link, pid.ok() ? pid.value() : 0);
     } else if (std::holds_alternative<wire::Bye>(message)) {
       link.orderly = true;
+    } else if (link.greeted && (view_of(message) || is_letter(message))) {
+      dispatch(id, {id, std::move(message), std::move(received.value()->fds)});
     } else {
-      return lose(rank, "it sent something unexpected");
+      return close(link, "it sent something unexpected");
     }
   }
 }
 
-void Mesh::lose(int rank, const std::string& how) {
-  auto& link = links_[rank];
+void Mesh::dispatch(std::uint64_t from, Letter letter) {
+  auto hash = view_of(letter.message);
+  bool entered = std::holds_alternative<wire::Entered>(letter.message);
+  if (events_.on_letter && (entered || hash == 0)) events_.on_letter(from, letter.message);
+  if (hash == 0) return;
+  if (auto view = views_.find(hash); view != views_.end())
+    return view->second->on_message(from, letter.message, std::move(letter.fds));
+  if (parked_.size() >= kMostParked) parked_.pop_front();  // of a view that never came to be
+  parked_.push_back(std::move(letter));
+}
+
+void Mesh::subscribe(std::uint64_t view_hash, ViewEvents* events) {
+  run([&] {
+    views_[view_hash] = events;
+    auto others = std::stable_partition(parked_.begin(), parked_.end(),
+                                        [&](const auto& letter) { return view_of(letter.message) == view_hash; });
+    for (auto letter = parked_.begin(); letter != others; ++letter)
+      events->on_message(letter->from, letter->message, std::move(letter->fds));
+    parked_.erase(parked_.begin(), others);
+    for (const auto& [id, link] : links_)
+      if (link.lost) events->on_lost({id, link.orderly, link.proven, link.how});
+  });
+}
+
+void Mesh::unsubscribe(std::uint64_t view_hash) {
+  run([&] { views_.erase(view_hash); });
+}
+
+// ---- losing ----
+
+void Mesh::process_ended(std::uint64_t id) {
+  auto& link = link_of(id);
+  loop_.unwatch(link.pidfd.get());
+  if (link.proven) return;
+  link.proven = true;
+  // What it still had to say is in the socket, and comes first.
+  if (link.socket) read_peer(id);
+  if (link.lost)
+    tell(link);  // again: now with proof
+  else
+    close(link, "its process ended");
+}
+
+void Mesh::close(Link& link, const std::string& how) {
   if (link.lost) return;
   link.lost = true;
+  link.how = how;
+  link.proven = link.proven || link.orderly || link.pid == getpid() || has_ended(link.pidfd);
   link.outbox.clear();
   if (link.socket) loop_.unwatch(link.socket.get());
-  if (link.pidfd) loop_.unwatch(link.pidfd.get());
   link.socket.reset();
-  link.pidfd.reset();
-  {
-    std::lock_guard lock(mutex_);
-    if (!present_[rank]) failure_ = fmt::format("cannot reach rank {}: {}", rank, how);
-    changed_.notify_all();
-  }
-  events_.on_lost(rank, link.orderly, how);
+  tell(link);
 }
 
-Status Mesh::wait_formed(std::chrono::milliseconds limit) {
-  std::unique_lock lock(mutex_);
-  auto all = static_cast<int>(team_.members.size()) - 1;
-  changed_.wait_for(lock, limit, [&] { return connected_ == all || !failure_.empty(); });
-  if (!failure_.empty()) return Error{Code::peer_lost, failure_};
-  if (connected_ == all) return {};
-  std::string missing;
-  for (int rank = 0; rank < team_.size(); ++rank)
-    if (rank != team_.rank && !present_[rank]) missing += fmt::format(" {}", rank);
-  return Error{Code::io, fmt::format("no connection within {} ms with ranks{}", limit.count(), missing)};
+void Mesh::tell(const Link& link) {
+  PeerLoss loss{link.member.id, link.orderly, link.proven, link.how};
+  for (auto& [hash, view] : views_) view->on_lost(loss);
+  if (events_.on_lost) events_.on_lost(loss);
 }
 
-void Mesh::send_to_all(wire::Message message, const std::vector<int>& fds) {
+// ---- sending ----
+
+void Mesh::send(std::vector<std::uint64_t> ids, wire::Message message, const std::vector<int>& fds) {
   auto parcel = std::make_shared<Parcel>();
   parcel->message = std::move(message);
   for (int fd : fds) parcel->fds.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, 0));
-  loop_.post([this, parcel] {
-    for (int rank = 0; rank < team_.size(); ++rank) {
-      if (!links_[rank].socket) continue;
-      links_[rank].outbox.push_back(parcel);
-      flush(rank);
+  loop_.post([this, parcel, ids = std::move(ids)] {
+    for (auto id : ids) {
+      auto& link = link_of(id);
+      if (id == self_.id || link.lost) continue;
+      link.outbox.push_back(parcel);
+      flush(link);
     }
   });
 }
 
-void Mesh::flush(int rank) {
-  auto& link = links_[rank];
-  while (!link.outbox.empty()) {
+void Mesh::flush(Link& link) {
+  while (link.greeted && link.socket && !link.outbox.empty()) {
     auto parcel = link.outbox.front();
     std::vector<int> fds;
     for (const auto& fd : parcel->fds) fds.push_back(fd.get());
     auto sent = net::try_send(link.socket, parcel->message, fds);
-    if (!sent.ok()) return lose(rank, sent.error().message);
+    if (!sent.ok()) return close(link, sent.error().message);
     if (!sent.value()) return;
     link.outbox.pop_front();
   }
 }
 
 void Mesh::say_goodbye() {
-  std::promise<void> done;
-  send_to_all(wire::Bye{}, {});
-  loop_.post([&] { done.set_value(); });
-  done.get_future().wait();
+  run([this] {
+    auto parcel = std::make_shared<Parcel>();
+    parcel->message = wire::Bye{};
+    for (auto& [id, link] : links_) {
+      if (!link.socket || link.lost) continue;
+      link.outbox.push_back(parcel);
+      flush(link);
+    }
+  });
 }
 
 std::uint64_t Mesh::refused() const {

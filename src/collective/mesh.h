@@ -1,8 +1,9 @@
-// Connections between the workers of one view on one host: they carry segments, and their end is the first sign of a
-// death. One thread per mesh serves them; nothing here is on the step path.
+// Connections between the workers of a job on one host. They carry segments and letters, and their end is the first
+// sign of a death. They belong to the job and not to a view: members that stay keep theirs when the view changes.
+// One thread per mesh serves them; nothing here is on the step path.
 #pragma once
 
-#include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <map>
@@ -20,40 +21,63 @@
 
 namespace pliant::collective {
 
-/// The members of a view as a collective sees them.
-struct Team {
-  std::string job;
-  std::uint64_t view_hash = 0;
-  std::vector<wire::Member> members;  ///< in rank order
-  int rank = 0;
-  int size() const { return static_cast<int>(members.size()); }
+struct PeerLoss {
+  std::uint64_t id = 0;
+  bool orderly = false;  ///< it had said goodbye
+  bool proven = false;   ///< the kernel says that its process is gone. Proof may follow as a second loss.
+  std::string how;
 };
 
-/// Called on the mesh's thread.
+/// What a view wants to hear. Called on the mesh's thread.
+class ViewEvents {
+ public:
+  virtual ~ViewEvents() = default;
+  /// A message that names the view: Entered or RegionNotice.
+  virtual void on_message(std::uint64_t from, const wire::Message& message, std::vector<Fd> fds) = 0;
+  virtual void on_lost(const PeerLoss& loss) = 0;
+};
+
+/// What the owner of a mesh wants to hear. Called on the mesh's thread; any may be empty.
 struct MeshEvents {
-  /// A peer's control segment arrived. An error refuses the peer.
-  std::function<Status(int rank, Fd control)> on_hello;
-  std::function<void(int rank, const wire::RegionNotice& notice, std::vector<Fd> fds)> on_region;
-  /// A peer is gone; `orderly` if it had said goodbye.
-  std::function<void(int rank, bool orderly, const std::string& how)> on_lost;
+  /// A letter between members (agreement), or that somebody entered a view.
+  std::function<void(std::uint64_t from, const wire::Message& message)> on_letter;
+  std::function<void(const PeerLoss& loss)> on_lost;
+  /// About twenty times a second.
+  std::function<void()> on_tick;
 };
 
 class Mesh {
  public:
-  /// Starts to connect: to every lower rank, and from every higher one. `listener` is the socket at this member's
-  /// address, `control` its control segment (kept by the caller).
-  Mesh(Team team, Fd listener, int control, MeshEvents events);
-  /// Stops the thread. Peers see the connection's end.
+  /// `listener` is the socket at self.address.
+  Mesh(std::string job, wire::Member self, Fd listener, MeshEvents events = {});
+  /// Stops the thread. Peers see the connections' end.
   ~Mesh();
+  /// Stops the thread; after this nothing is called any more.
+  void stop();
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
 
-  /// Waits until every peer is connected; names those that are missing otherwise.
-  Status wait_formed(std::chrono::milliseconds limit);
-  /// Sends to every peer, soon and in order; the descriptors are duplicated before the call returns.
-  void send_to_all(wire::Message message, const std::vector<int>& fds);
-  /// Tells every peer that this member leaves in good order, and returns when that is sent.
+  /// Sees to it that there will be a connection to each of these: made from here to lower ids, awaited from higher
+  /// ones. Watches their processes from now on. Does not wait.
+  void connect(const std::vector<wire::Member>& members);
+  /// The same, on the mesh's thread.
+  void expect(const std::vector<wire::Member>& members);
+  /// Sends, soon and in order, to those of `ids` that are not lost; the descriptors are duplicated before the call
+  /// returns. What is sent before the connection stands waits for it.
+  void send(std::vector<std::uint64_t> ids, wire::Message message, const std::vector<int>& fds = {});
+  /// Tells every peer that this worker leaves in good order, and returns when that is sent.
   void say_goodbye();
+
+  /// From now on `events` hears what concerns the view: at once what came before, losses of members included.
+  void subscribe(std::uint64_t view_hash, ViewEvents* events);
+  /// When this returns, nothing of it is called any more.
+  void unsubscribe(std::uint64_t view_hash);
+
+  /// Runs `task` on the mesh's thread, soon; the second form waits for it. Not from that thread itself.
+  void post(std::function<void()> task) { loop_.post(std::move(task)); }
+  void run(const std::function<void()>& task);
+  /// For what else shall live on that thread; use it there only.
+  net::Loop& loop() { return loop_; }
   /// Connections from strangers that were turned away.
   std::uint64_t refused() const;
 
@@ -63,41 +87,55 @@ class Mesh {
     std::vector<Fd> fds;
   };
   struct Link {
+    wire::Member member;
     std::deque<std::shared_ptr<const Parcel>> outbox;  // shared: one parcel goes to every peer
     Fd socket;
     Fd pidfd;
+    pid_t pid = 0;
     bool greeted = false;
+    bool connects = false;  // from here
     bool retry = false;
     bool orderly = false;
     bool lost = false;
+    bool proven = false;
+    std::string how;
   };
-  void connect_to(int rank);
-  void serve_timer();
+  struct Letter {
+    std::uint64_t from;
+    wire::Message message;
+    std::vector<Fd> fds;
+  };
+  Link& link_of(std::uint64_t id);
+  void add(const wire::Member& member);
+  void connect_to(Link& link);
+  void serve_retries();
   void accept_all();
   void read_stranger(std::uint64_t number);
-  void read_peer(int rank);
-  void adopt(int rank, Fd socket, pid_t pid, Fd control);
-  void flush(int rank);
-  void lose(int rank, const std::string& how);
+  void read_peer(std::uint64_t id);
+  void greeted(Link& link, pid_t pid);
+  void watch_process(Link& link, pid_t pid);
+  void dispatch(std::uint64_t from, Letter letter);
+  void flush(Link& link);
+  void close(Link& link, const std::string& how);
+  void process_ended(std::uint64_t id);
+  void tell(const Link& link);
   void refuse(const std::string& why);
   Status send_hello(const Fd& socket);
 
-  const Team team_;
+  const std::string job_;
+  const wire::Member self_;
   Fd listener_;
-  const int control_;
   const MeshEvents events_;
   net::Loop loop_;
 
   // Used by the loop's thread only.
-  std::vector<Link> links_;
+  std::map<std::uint64_t, Link> links_;           // by id
   std::map<std::uint64_t, net::Peer> strangers_;  // by age
   std::uint64_t next_stranger_ = 0;
+  std::map<std::uint64_t, ViewEvents*> views_;  // by hash
+  std::deque<Letter> parked_;                   // for views that are not subscribed to yet, in order of arrival
 
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  int connected_ = 0;          // guarded by mutex_
-  std::string failure_;        // guarded by mutex_
-  std::vector<bool> present_;  // guarded by mutex_
   std::uint64_t refused_ = 0;  // guarded by mutex_
 
   std::thread thread_;  // last: everything above exists before it runs

@@ -83,6 +83,7 @@ Engine::Moved Engine::advance_registered(Work& work) {
     auto bytes = channel.own->shape.count * size_of(channel.own->shape.dtype);
     if (team_.size() > 1 || work.measure_ || channel.own->shape.op == Op::product)
       reduce_pieces(work, channel.pieces, 0, result, bytes >= kStreamFrom || channel.region->bytes() >= kStreamRegion);
+    if (fenced()) return Moved::no;  // perhaps in the middle of a piece
     channel.own->squares[work.use_ % 2] = work.squares_;
     work.reduced_ = 1;
     publish(channel, &Channel::reduced, target);
@@ -93,6 +94,15 @@ Engine::Moved Engine::advance_registered(Work& work) {
   for (const auto* peer : channel.peers) work.squares_ += peer->squares[work.use_ % 2];
   finish(work);
   return Moved::yes;
+}
+
+void Engine::copy_out(Work& work, std::uint64_t chunk) {
+  const auto& channel = *work.channel_;
+  const auto& ring = channel.ring;
+  auto bytes = channel.own->shape.count * size_of(channel.own->shape.dtype);
+  auto slot = ((work.base_ + chunk) % static_cast<std::uint64_t>(ring.slots)) * ring.chunk;
+  auto begin = chunk * ring.chunk;
+  copy(work.out_ + begin, channel.region->result(0) + slot, std::min(ring.chunk, bytes - begin), bytes >= kStreamFrom);
 }
 
 Engine::Moved Engine::advance_plain(Work& work) {
@@ -112,7 +122,6 @@ Engine::Moved Engine::advance_plain(Work& work) {
     auto next = work.base_ + chunk + 1;
     return next > slots ? next - slots : 0;
   };
-  bool streaming = bytes >= kStreamFrom;
   bool any = false;
   for (bool moved = true; moved && !fenced_.load(std::memory_order_relaxed); any = any || moved) {
     moved = false;
@@ -129,13 +138,14 @@ Engine::Moved Engine::advance_plain(Work& work) {
       // whose pages belong to ranks by the region's stripes.
       reduce_pieces(work, pieces_of(channel.region->stripes(), team_.rank, begin, begin + size_of_chunk(c)), 0,
                     channel.region->result(0), false);
+      if (fenced()) break;
       channel.own->squares[work.use_ % 2] = work.squares_;
       work.reduced_ = c + 1;
       publish(channel, &Channel::reduced, work.base_ + c + 1);
       moved = true;
     }
     if (auto c = work.copied_out_; c < work.reduced_ && least_is(work, &Channel::reduced, work.base_ + c + 1)) {
-      copy(work.out_ + c * ring.chunk, channel.region->result(0) + slot_of(c), size_of_chunk(c), streaming);
+      copy_out(work, c);
       work.copied_out_ = c + 1;
       publish(channel, &Channel::copied, work.base_ + c + 1);
       moved = true;

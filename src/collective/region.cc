@@ -72,7 +72,7 @@ Status Region::add_peer(int rank, const wire::RegionNotice& notice, const std::v
 }
 
 wire::RegionNotice Region::notice() const {
-  return {name_, 0, bytes_, stripes_.stripe, static_cast<std::uint32_t>(results_)};
+  return {0, name_, bytes_, stripes_.stripe, static_cast<std::uint32_t>(results_)};
 }
 
 }  // namespace pliant::collective

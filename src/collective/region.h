@@ -36,6 +36,7 @@ class Region {
   /// True once every peer's segments are mapped.
   bool ready() const { return missing_.load(std::memory_order_acquire) == 0; }
   Status add_peer(int rank, const wire::RegionNotice& notice, const std::vector<Fd>& fds);
+  /// For the peers; the view is the sender's to fill in.
   wire::RegionNotice notice() const;
   std::vector<int> descriptors() const { return {input_.fd.get(), slices_.get()}; }
 

@@ -34,7 +34,7 @@ std::vector<Outgoing> Coordinator::on_join(Link link, const wire::Join& join) {
   if (!missing().empty()) return {};
 
   running_ = true;
-  view_ = View{1, 1, options_.seed, {}};
+  view_ = View{1, 1, options_.seed, 1, {}};
   for (const auto& seat : seats_) view_.members.push_back({seat.join.id, seat.join.pid, seat.join.address});
   std::vector<Outgoing> out;
   for (const auto& seat : seats_) out.push_back({seat.link, notice_of(view_)});

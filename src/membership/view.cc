@@ -13,7 +13,7 @@ int View::rank_of(std::uint64_t id) const {
 }
 
 std::uint64_t View::hash() const {
-  auto hash = combine(combine(combine(hash_name("view"), term), epoch), seed);
+  auto hash = combine(combine(combine(combine(hash_name("view"), term), epoch), seed), planned);
   for (const auto& member : members) {
     hash = combine(hash, member.id);
     hash = combine(hash, static_cast<std::uint64_t>(member.pid));
@@ -27,9 +27,9 @@ Result<View> view_from(const wire::ViewNotice& notice) {
   for (const auto& member : notice.members) ids.insert(member.id);
   if (ids.empty() || ids.size() != notice.members.size() || notice.epoch == 0)
     return Error{Code::protocol, "a view with no members, a repeated member or no epoch"};
-  return View{notice.term, notice.epoch, notice.seed, notice.members};
+  return View{notice.term, notice.epoch, notice.seed, notice.planned, notice.members};
 }
 
-wire::ViewNotice notice_of(const View& view) { return {view.term, view.epoch, view.seed, view.members}; }
+wire::ViewNotice notice_of(const View& view) { return {view.term, view.epoch, view.seed, view.planned, view.members}; }
 
 }  // namespace pliant::membership

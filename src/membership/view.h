@@ -10,13 +10,13 @@
 
 namespace pliant::membership {
 
-using wire::Member;
-
 struct View {
   std::uint64_t term = 0;
   std::uint64_t epoch = 0;
-  std::uint64_t seed = 0;       ///< the job's seed; all of it must agree on every member
-  std::vector<Member> members;  ///< in rank order
+  std::uint64_t seed = 0;  ///< the job's seed; all of it must agree on every member
+  /// The epoch of the newest planned change that led here: a view that follows a loss keeps its predecessor's.
+  std::uint64_t planned = 0;
+  std::vector<wire::Member> members;  ///< in rank order
 
   int size() const { return static_cast<int>(members.size()); }
   /// The rank of a member, or -1.

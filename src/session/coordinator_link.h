@@ -1,45 +1,57 @@
-// A worker's line to the coordinator: joins over it, then only reports. Nothing on the step path waits for it, and
-// its end is no reason to stop.
+// A worker's line to the coordinator. Nothing on the step path waits for it, and its end is no reason to stop: it is
+// made again when there is a coordinator again.
 #pragma once
 
-#include <condition_variable>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 
+#include "base/clock.h"
 #include "base/fd.h"
-#include "base/result.h"
-#include "membership/view.h"
+#include "net/loop.h"
 #include "wire/messages.h"
 
 namespace pliant::session {
 
+struct LinkEvents {
+  /// The first message of every connection.
+  std::function<wire::Join()> introduce;
+  std::function<void(const wire::Message& message)> on_message;
+  /// There is no connection; `since` is how long there has been none.
+  std::function<void(Nanos since, const std::string& why)> on_silence;
+};
+
+/// Threads: the loop's, except report().
 class CoordinatorLink {
  public:
-  /// Connects, asks to join and waits for the view.
-  static Result<std::unique_ptr<CoordinatorLink>> join(const std::string& address, const wire::Join& join);
+  CoordinatorLink(net::Loop& loop, std::string address, LinkEvents events);
   ~CoordinatorLink();
   CoordinatorLink(const CoordinatorLink&) = delete;
   CoordinatorLink& operator=(const CoordinatorLink&) = delete;
 
-  const membership::View& view() const { return view_; }
+  /// Lost if there is no connection, or if the coordinator does not read.
+  void send(const wire::Message& message);
   /// Replaces what will be reported next, within a fraction of a second. Never blocks.
   void report(wire::Progress progress);
-  /// Sent at once, from the caller's thread.
-  void complain(int rank, const std::string& reason);
 
  private:
-  CoordinatorLink(Fd socket, membership::View view);
-  void run();
+  void tick();
+  void connect();
+  void read();
+  void close(const std::string& why);
 
+  net::Loop& loop_;
+  const std::string address_;
+  const LinkEvents events_;
+  SteadyClock clock_;
   Fd socket_;
-  membership::View view_;
+  net::Loop::Timer timer_ = 0;
+  Nanos silent_since_;
+  std::string why_;
+
   std::mutex mutex_;
-  std::condition_variable changed_;
   std::optional<wire::Progress> progress_;  // guarded by mutex_
-  bool stopping_ = false;                   // guarded by mutex_
-  std::thread thread_;
 };
 
 }  // namespace pliant::session

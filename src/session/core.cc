@@ -3,71 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <numeric>
+#include <utility>
 
 #include "base/log.h"
-#include "base/system.h"
-#include "net/socket.h"
 
 namespace pliant::session {
-namespace {
-
-#ifndef PLIANT_VERSION
-#define PLIANT_VERSION "0"
-#endif
-
-/// The environment that `pliant run` gives its workers.
-struct Invitation {
-  std::string job;
-  std::string coordinator;
-  std::uint64_t worker = 0;
-};
-
-std::optional<Invitation> invitation() {
-  auto coordinator = env("PLIANT_COORDINATOR");
-  auto job = env("PLIANT_JOB");
-  auto worker = env("PLIANT_WORKER");
-  if (!coordinator || !job || !worker) return std::nullopt;
-  return Invitation{*job, *coordinator, std::strtoull(worker->c_str(), nullptr, 10)};
-}
-
-}  // namespace
-
-Core::Core(membership::View view, int rank, std::unique_ptr<CoordinatorLink> link)
-    : view_(std::move(view)), rank_(rank), link_(std::move(link)) {}
-
-Result<std::unique_ptr<Core>> Core::form(const std::string& job, membership::View view, int rank, Fd listener,
-                                         std::unique_ptr<CoordinatorLink> link) {
-  collective::Team team{job, view.hash(), view.members, rank};
-  collective::GroupOptions options;
-  options.on_lost = [line = link.get()](int lost, const Error& why) {
-    if (line) line->complain(lost, why.message);
-  };
-  auto group = collective::Group::form(std::move(team), std::move(listener), std::move(options));
-  if (!group.ok()) return group.error();
-  std::unique_ptr<Core> core(new Core(std::move(view), rank, std::move(link)));
-  core->group_ = std::move(group).value();
-  return core;
-}
-
-Result<std::unique_ptr<Core>> Core::join(const JoinOptions& options) {
-  auto invited = invitation();
-  if (!invited) return form("", {1, 1, options.seed.value_or(42), {{0, getpid(), ""}}}, 0, Fd(), nullptr);
-
-  auto address = fmt::format("@pliant/{:016x}", random_u64());
-  auto listener = net::listen_at(address);
-  if (!listener.ok()) return listener.error();
-  wire::Join request{invited->job,  invited->worker, getpid(), address, static_cast<std::uint8_t>(cpu_level()),
-                     PLIANT_VERSION};
-  auto link = CoordinatorLink::join(invited->coordinator, request);
-  if (!link.ok()) return link.error();
-  auto view = link.value()->view();
-  int rank = view.rank_of(invited->worker);
-  if (rank < 0) return Error{Code::protocol, "the view does not contain this worker"};
-  log::set_prefix(std::to_string(rank));
-  return form(invited->job, std::move(view), rank, std::move(listener).value(), std::move(link).value());
-}
-
 // ---- samples ----
 
 void Core::set_batch(const BatchPlan& plan) {
@@ -83,17 +26,21 @@ void Core::attach_sampler(std::uint64_t samples, bool shuffle) {
 }
 
 std::uint64_t Core::global_batch() const {
-  return plan_.global ? plan_.global : plan_.local * static_cast<std::uint64_t>(size());
+  if (plan_.global) return plan_.global;
+  auto all = plan_.local * static_cast<std::uint64_t>(size());
+  return plan_.limit ? std::min(all, plan_.limit) : all;
 }
 
 std::uint64_t Core::steps_per_epoch() const {
   return ledger_ ? (ledger_->samples() + global_batch() - 1) / global_batch() : 0;
 }
 
+std::vector<Range> Core::ranges_of(int slot) const { return part_of(ledger_->next(global_batch()), size(), slot); }
+
 Lease Core::lease_of(const Ledger& ledger, std::uint64_t step) const {
   Lease lease{ledger.epoch(), step, {}};
   Order order(ledger.samples(), seed(), ledger.epoch(), shuffle_);
-  for (const auto& range : part_of(ledger.next(global_batch()), size(), rank_))
+  for (const auto& range : part_of(ledger.next(global_batch()), size(), rank()))
     for (auto position = range.begin; position < range.end; ++position) lease.samples.push_back(order.at(position));
   return lease;
 }
@@ -126,9 +73,27 @@ void Core::start(const StepsOptions& options) {
   if (options.epochs && !ledger_)
     throw Failure(Code::invalid, "epochs need an ElasticSampler; without one, give steps");
   options_ = options;
-  if (!started_) replicas_.synchronize(*group_).or_throw();
-  started_ = true;
+  if (!started_) settle_down();
+  if (roster_) notice_.emplace();
+  replicas_.watch_anew();
   stripe_digest_ = replicas_.stripe_digest(step_);
+}
+
+/// The first loop of this worker begins: state is made equal, or, for a newcomer, fetched.
+void Core::settle_down() {
+  started_ = true;
+  if (!journal_) journal_.emplace(journal_options().or_throw(), self_);
+  if (!journal_->resume_dir().empty() && rank() == 0) resume(journal_->resume_dir());
+  if (roster_ && !roster_->is_member()) {
+    all_leave_ = !detached_until_taken_in();
+    return;
+  }
+  if (!roster_ || !roster_->must_change()) {
+    auto settled = settle_in(*group_);
+    if (settled.ok()) return;
+    await_successor(settled.error());
+  }
+  enter_next();
 }
 
 bool Core::finished() const {
@@ -136,12 +101,18 @@ bool Core::finished() const {
 }
 
 std::optional<Step> Core::begin_step() {
-  if (finished()) return std::nullopt;
+  change_view();
+  while (roster_ && !departed_ && !all_leave_ && !roster_->is_member()) all_leave_ = !detached_until_taken_in();
+  if (finished() || departed_ || all_leave_) {
+    end_loop();
+    return std::nullopt;
+  }
+  turn_ = {dealt_to_, dealt_to_.rank_of(self_), dealt_to_.size()};
   in_step_ = true;
-  closed_ = leased_ = false;
+  closed_ = leased_ = delivered_ = false;
   lease_size_ = 0;
   step_began_ = clock_.now();
-  for (auto& listener : listeners_)
+  for (auto& listener : at_step_)
     if (auto alive = listener.lock()) (*alive)();
   Step step;
   step.core_ = this;
@@ -151,57 +122,184 @@ std::optional<Step> Core::begin_step() {
   return step;
 }
 
-SummaryRow Core::own_row() {
-  SummaryRow row;
-  row.step = step_;
-  row.view_hash = view_.hash();
-  row.samples = static_cast<std::uint64_t>(contribution());
-  row.state_stripe = step_ % Replicas::kStripes;
-  row.state_digest = stripe_digest_;
-  row.skipped = skipped_;
-  row.step_seconds = step_seconds_;
-  row.logs = std::move(logs_);
-  logs_.clear();
-  return row;
+void Core::end_loop() {
+  notice_.reset();
+  journal_->stable(step_, std::nan(""));
+  if (rank() == 0 && !departed_ && journal_->keeps_checkpoints()) journal_->checkpoint(position(), replicas_.items());
+  journal_->close(step_);
 }
 
-Summary Core::exchange_summary() {
-  std::vector<SummaryRow> rows;
-  for (const auto& bytes : group_->exchange(encode(own_row())).or_throw())
-    rows.push_back(decode_summary(bytes).or_throw());
-  return fold(rows).or_throw();
+void Core::fill_row() {
+  row_ = {};
+  row_.step = step_;
+  row_.samples = static_cast<std::uint64_t>(contribution());
+  row_.slot = static_cast<std::uint64_t>(rank());
+  row_.state_stripe = step_ % Replicas::kStripes;
+  row_.state_digest = stripe_digest_;
+  row_.skipped = skipped_;
+  row_.step_seconds = step_seconds_;
+  row_.logs = std::exchange(logs_, {});
 }
 
-void Core::absorb(const Summary& summary) {
-  if (!summary.averages.empty()) averages_ = summary.averages;
+/// What of the row may change between two attempts to close a step.
+std::string Core::row_now() {
+  row_.view_hash = view_.hash();
+  row_.delivered = delivered_ ? 1 : 0;
+  if (roster_) {
+    if (notice_ && notice_->given()) roster_->leave_soon();
+    row_plan_ = roster_->plan();
+    row_.plan_hash = row_plan_ ? row_plan_->hash() : 0;
+    row_.leaves = roster_->leaves() ? 1 : 0;
+  }
+  return encode(row_);
+}
+
+Summary Core::fold_rows(const Rows& rows) const {
+  std::vector<SummaryRow> decoded;
+  for (const auto& bytes : rows) decoded.push_back(decode_summary(bytes).or_throw());
+  return fold(decoded).or_throw();
+}
+
+/// One attempt to close the step in the current view: the rows, if they and all reductions of the step are complete.
+std::optional<Core::Rows> Core::try_close() {
+  auto rows = exchange_or_settle(row_now());
+  for (const auto& ticket : tickets_)
+    if (ticket->task().with_step && !done_or_settled(*ticket)) return std::nullopt;
+  return rows;
 }
 
 void Core::close_step() {
   if (!in_step_ || closed_) throw Failure(Code::invalid, "a step is closed once, inside a turn of session.steps()");
   if (ledger_ && !leased_) throw Failure(Code::invalid, "sampler.next() was not called in this step");
-  replicas_.begin_averaging(*group_, contribution()).or_throw();
-  auto summary = exchange_summary();
-  replicas_.finish_averaging(*group_).or_throw();
-  samples_seen_ += summary.samples;
+  replicas_.begin_averaging(*this, contribution());
+  fill_row();
+  std::optional<Rows> rows;
+  while (!(rows = try_close())) enter_next();
+  replicas_.finish_averaging();
+  closed_ = true;
+  std::erase_if(tickets_, [](const auto& ticket) { return ticket->task().with_step; });
+  auto summary = fold_rows(*rows);
   absorb(summary);
+  journal_->stable(step_, loss());
+  samples_seen_ += summary.samples;
+  slots_ = summary.slots;
+  if (summary.delivered) {
+    slots_.resize(static_cast<std::size_t>(size()));
+    std::iota(slots_.begin(), slots_.end(), 0);
+  }
   auto rate = step_seconds_ > 0 ? static_cast<double>(summary.samples) / step_seconds_ : 0;
   samples_per_second_ = samples_per_second_ > 0 ? 0.9 * samples_per_second_ + 0.1 * rate : rate;
-  closed_ = true;
+}
+
+void Core::absorb(const Summary& summary) {
+  if (!summary.averages.empty()) averages_ = summary.averages;
+  if (!roster_ || !in_step_) return;
+  all_leave_ = std::ranges::all_of(summary.outlooks, [](const auto& outlook) { return outlook.leaves; });
+  following_ = membership::next_view(view_, summary.outlooks, row_plan_);
+  dealt_to_ = view_;
+}
+
+/// What was leased by those whose samples did not make it into the step comes back.
+void Core::commit_ledger() {
+  if (!ledger_) return;
+  std::vector<Range> unused;
+  for (int slot = 0; slot < size(); ++slot) {
+    if (std::ranges::binary_search(slots_, static_cast<std::uint64_t>(slot))) continue;
+    auto ranges = ranges_of(slot);
+    unused.insert(unused.end(), ranges.begin(), ranges.end());
+  }
+  ledger_->commit(global_batch(), std::move(unused));
 }
 
 void Core::end_step() {
   if (!closed_) close_step();
-  if (ledger_) ledger_->commit(global_batch());
+  auto record = journal_->records() ? record_of_step() : StepRecord{};
+  commit_ledger();
   ++step_;
   in_step_ = false;
+  std::erase_if(tickets_, [](const auto& ticket) { return ticket->done() || ticket.use_count() == 1; });
   stripe_digest_ = replicas_.stripe_digest(step_);  // now: the next forward pass changes buffers before it is sent
   step_seconds_ = seconds(clock_.now() - step_began_);
-  if (finished()) absorb(exchange_summary());  // nobody closes another step: bring the last logs and digest home
+  record.digest = stripe_digest_;
+  record.stall_ms = seconds(std::exchange(stalled_, Nanos(0))) * 1e3;
+  if (journal_->records()) journal_->note(std::move(record));
+  if (rank() == 0 && journal_->due(step_)) journal_->checkpoint(position(), replicas_.items());
+  if (finished()) finish_job();
   report_progress();
 }
 
+/// Nobody closes another step: bring the last logs and digest home.
+void Core::finish_job() {
+  fill_row();
+  absorb(fold_rows(exchange_surely([&] { return row_now(); })));
+  journal_->stable(step_, loss());
+}
+
+double Core::loss() const {
+  auto at = averages_.find("loss");
+  return at == averages_.end() ? std::nan("") : at->second;
+}
+
+StepRecord Core::record_of_step() const {
+  StepRecord record;
+  record.t = seconds(std::chrono::system_clock::now().time_since_epoch());
+  record.step = step_;
+  record.view = view_.epoch;
+  record.view_hash = view_.hash();
+  record.worker = self_;
+  record.rank = view_.rank_of(self_);
+  record.size = view_.size();
+  record.epoch = epoch();
+  record.dataset = ledger_ ? ledger_->samples() : 0;
+  record.global_batch = global_batch();
+  record.lr = rate_;
+  record.lineage = lineage_;
+  for (auto slot : slots_)
+    if (ledger_)
+      record.samples.push_back({turn_.view.members[slot].id, ranges_of(static_cast<int>(slot))});
+  return record;
+}
+
+// ---- checkpoints ----
+
+Position Core::position() const {
+  Position now;
+  now.job = roster_ ? roster_->job() : "";
+  now.step = step_;
+  now.seed = seed_;
+  now.lineage = lineage_;
+  now.samples = samples_seen_;
+  now.digest = replicas_.digest();
+  now.workers = size();
+  now.local_batch = plan_.local;
+  now.global_batch = plan_.global;
+  now.ledger = ledger_;
+  return now;
+}
+
+/// Rank 0 begins where the newest checkpoint is; the others get that from it.
+void Core::resume(const std::string& dir) {
+  auto checkpoint = newest_checkpoint(dir).or_throw();
+  std::vector<StateItem> like;
+  for (const auto& [name, tensor] : checkpoint.tensors) like.push_back({name, tensor.dtype, nullptr, 0, Role::other, nullptr, tensor.shape});
+  replicas_.bring_into_being(like);
+  restore(checkpoint, replicas_.items()).or_throw();
+  const auto& then = checkpoint.position;
+  if (then.ledger.has_value() != ledger_.has_value() || (ledger_ && then.ledger->samples() != ledger_->samples()))
+    throw Failure(Code::mismatch, fmt::format("{} was made with another data set", checkpoint.folder));
+  if (replicas_.digest() != then.digest)
+    throw Failure(Code::diverged, fmt::format("{}: the state restored is not the state saved", checkpoint.folder));
+  step_ = then.step;
+  seed_ = then.seed;
+  lineage_ = then.lineage + 1;
+  samples_seen_ = then.samples;
+  ledger_ = then.ledger;
+  blank_ = false;
+  log::info("resumed from {} at step {}", checkpoint.folder, step_);
+}
+
 void Core::report_progress() {
-  if (!link_ || rank_ != 0) return;
+  if (!roster_ || rank() != 0) return;
   wire::Progress progress;
   progress.step = step_;
   progress.epoch = epoch();
@@ -216,43 +314,13 @@ void Core::report_progress() {
     else if (progress.text.size() < 200)
       progress.text += fmt::format("{}{} {:.4g}", progress.text.empty() ? "" : "  ", name, value);
   }
-  link_->report(std::move(progress));
+  roster_->report(std::move(progress));
 }
 
 void Core::log(std::string_view name, double value) {
   if (name.empty() || name.size() > wire::kMaxName) throw Failure(Code::invalid, "a log needs a short name");
   if (logs_.size() >= kMaxLogs) throw Failure(Code::invalid, fmt::format("more than {} logs in a step", kMaxLogs));
   logs_.push_back({std::string(name), value, contribution()});
-}
-
-// ---- collectives ----
-
-std::shared_ptr<collective::Operation> Core::submit(const collective::Request& request) {
-  return group_->submit(request).or_throw();
-}
-
-void Core::wait(const std::shared_ptr<collective::Operation>& operation) { group_->wait(operation).or_throw(); }
-
-double Core::average(const std::string& name, double value, double weight) {
-  double sums[2] = {weight > 0 ? value * weight : 0, weight};
-  wait(submit({.name = "~average/" + name,
-               .dtype = Dtype::f64,
-               .op = Op::sum,
-               .count = 2,
-               .in = sums,
-               .out = sums,
-               .caller_waits = true}));
-  return sums[1] > 0 ? sums[0] / sums[1] : std::nan("");
-}
-
-std::uint64_t Core::digest() {
-  auto own = replicas_.digest();
-  std::vector<std::uint64_t> digests;
-  for (const auto& row : group_->exchange(fmt::format("{:016x}", own)).or_throw())
-    digests.push_back(std::strtoull(row.c_str(), nullptr, 16));
-  if (auto text = deviants(digests); !text.empty())
-    throw Failure(Code::diverged, "replicas are not identical: " + text);
-  return own;
 }
 
 }  // namespace pliant::session

@@ -1,15 +1,21 @@
 // The session's inside: the step boundary. What adapters (src/torch) and the public classes are built on.
 //
 // A step, as this class sees it:
-//   begin_step()   lease and random streams of the step are fixed
+//   begin_step()   the view may change; then lease and random streams of the step are fixed
 //   … the caller computes and submits reductions …
 //   close_step()   buffers and the summary are exchanged: from here on everybody commits this step
 //   commit         the ledger moves on, the digest of a stripe of state is taken, the next step begins
 // An adapter closes the step itself (DistributedOptimizer::step); otherwise the loop does so at the turn's end.
+//
+// When a worker is lost, every wait in the view ends. Those who are left agree on the next view (Roster), and each finds
+// out, from memory that nobody writes any more, which reductions were complete: all find the same. If the step was
+// complete, it is committed as it is, and the next one begins in the new view. If not, the view is entered at once
+// and what is missing is reduced again from what each has: no forward or backward pass is run twice.
 #pragma once
 
 #include <pliant/pliant.h>
 
+#include <cmath>
 #include <functional>
 #include <map>
 #include <memory>
@@ -20,26 +26,36 @@
 #include "base/clock.h"
 #include "collective/group.h"
 #include "membership/view.h"
-#include "session/coordinator_link.h"
+#include "session/handover.h"
+#include "session/journal.h"
 #include "session/ledger.h"
+#include "session/notice.h"
 #include "session/replicas.h"
+#include "session/roster.h"
 #include "session/summary.h"
+#include "session/ticket.h"
 
 namespace pliant::session {
 
-class Core {
+class Core final : public Reducer {
  public:
   /// As the environment says: the worker of a job, or a job of one.
   static Result<std::unique_ptr<Core>> join(const JoinOptions& options);
-  /// As a member of a known view; `link` may be nullptr.
-  static Result<std::unique_ptr<Core>> form(const std::string& job, membership::View view, int rank, Fd listener,
-                                            std::unique_ptr<CoordinatorLink> link);
+  /// As a member of a known view, without a coordinator.
+  static Result<std::unique_ptr<Core>> form(const std::string& job, const membership::View& view, int rank,
+                                            Fd listener);
+  ~Core() override;
 
-  collective::Group& group() { return *group_; }
-  int rank() const { return rank_; }
-  int size() const { return view_.size(); }
-  std::uint64_t seed() const { return view_.seed; }
+  /// As the current turn sees them: constants inside a step, whoever is lost.
+  int rank() const { return turn_.rank; }
+  int size() const override { return turn_.size; }
+  std::uint64_t worker() const { return self_; }
+  std::uint64_t seed() const { return seed_; }
+  /// The view in force, which may be newer than the turn.
   const membership::View& view() const { return view_; }
+  /// This worker was asked to leave, and has.
+  bool departed() const { return departed_; }
+  void resize(int workers);
 
   // ---- state and samples ----
   Replicas& replicas() { return replicas_; }
@@ -54,12 +70,16 @@ class Core {
   double contribution() const;
 
   // ---- steps ----
+  /// The loop begins: a newcomer is taken into the job here.
   void start(const StepsOptions& options);
-  /// The next step, or nothing when the job's work is done.
+  /// The next step, or nothing when the job's work is done or this worker has left.
   std::optional<Step> begin_step();
-  /// Calls `*listener` at the beginning of every step, as long as its owner keeps it.
-  void at_step_begin(const std::shared_ptr<std::function<void()>>& listener) { listeners_.push_back(listener); }
-  /// Exchanges buffers and the summary. Once per step; Failure if a worker is lost or replicas differ.
+  /// Calls `*listener` at the beginning of every step, or after every change of view, as long as its owner keeps it.
+  using Listener = std::shared_ptr<std::function<void()>>;
+  void at_step_begin(const Listener& listener) { at_step_.push_back(listener); }
+  void at_view_change(const Listener& listener) { at_view_.push_back(listener); }
+  /// Exchanges buffers and the summary, and waits for all reductions of the step. Once per step; Failure if replicas
+  /// differ.
   void close_step();
   bool closed() const { return closed_; }
   /// Ends the turn: closes the step if nobody did, and commits.
@@ -69,30 +89,88 @@ class Core {
 
   void log(std::string_view name, double value);
   const std::map<std::string, double>& averages() const { return averages_; }
+  /// The learning rate, for the record.
+  void set_rate(double rate) { rate_ = rate; }
   void count_skipped() { ++skipped_; }
   std::uint64_t skipped() const { return skipped_; }
 
   // ---- collectives for everyone ----
-  std::shared_ptr<collective::Operation> submit(const collective::Request& request);
-  void wait(const std::shared_ptr<collective::Operation>& operation);
+  AreaPtr area(const std::string& name, std::size_t bytes) override;
+  TicketPtr submit(Task task) override;
+  void wait(const TicketPtr& ticket) override;
   double average(const std::string& name, double value, double weight);
   std::uint64_t digest();
   /// Leaves in good order, without waiting for anybody.
-  void leave() { group_->leave(); }
+  void leave();
 
  private:
-  Core(membership::View view, int rank, std::unique_ptr<CoordinatorLink> link);
+  struct Turn {
+    membership::View view;
+    int rank = 0, size = 1;
+  };
+  using Rows = std::vector<std::string>;
+
+  Core(std::uint64_t self, std::uint64_t seed, std::unique_ptr<Roster> roster);
+
+  // core.cc
+  std::vector<Range> ranges_of(int slot) const;
   Lease lease_of(const Ledger& ledger, std::uint64_t step) const;
   bool finished() const;
   void report_progress();
-  SummaryRow own_row();
-  Summary exchange_summary();
+  void settle_down();
+  void fill_row();
+  std::string row_now();
+  Summary fold_rows(const Rows& rows) const;
+  std::optional<Rows> try_close();
   void absorb(const Summary& summary);
+  void commit_ledger();
+  void finish_job();
+  void end_loop();
+  double loss() const;
+  StepRecord record_of_step() const;
+  Position position() const;
+  void resume(const std::string& dir);
 
-  const membership::View view_;
-  const int rank_;
-  std::unique_ptr<CoordinatorLink> link_;  // nullptr in a job of one
+  // core_views.cc
+  /// Forms a group for `view` and settles with its members what is to be done. Code::peer_lost: another is needed.
+  Status try_enter(const membership::View& view);
+  void enter_next();
+  void go_solo();
+  Status settle_in(collective::Group& group);
+  Status transfer(collective::Group& group, const membership::Verdict& verdict);
+  Status unpack(const std::string& luggage);
+  membership::Report report() const;
+  void renew_areas();
+  void resubmit();
+  void change_view();
+  bool detached_until_taken_in();
+  /// Throws `error` unless it means that the view has ended and another will follow; returns when that is in force.
+  void await_successor(const Error& error);
+  void start_operation(Ticket& ticket);
+  bool done_or_settled(Ticket& ticket);
+  std::optional<Rows> exchange_or_settle(const std::string& row);
+  Rows exchange_surely(const std::function<std::string()>& row);
+
+  const std::uint64_t self_;
+  std::uint64_t seed_;
+  std::unique_ptr<Roster> roster_;  // nullptr in a job of one
   std::unique_ptr<collective::Group> group_;
+  membership::View view_;  // the group's
+  Turn turn_;
+  /// Whose samples are dealt out in the next step: decided by the step before, so that it is the same for all, however
+  /// early or late they hear of a loss.
+  membership::View dealt_to_;
+  bool blank_ = true;      // has no state of the job's yet
+  bool departed_ = false;
+  std::optional<membership::View> following_;  // decided by the last summary
+  bool all_leave_ = false;
+  std::optional<Notice> notice_;
+  std::optional<Journal> journal_;
+  double rate_ = std::nan("");
+  Nanos stalled_{0};  // of this turn
+
+  std::map<std::string, std::weak_ptr<Area>> areas_;
+  std::vector<TicketPtr> tickets_;  // of this turn, or not done
   Replicas replicas_;
   SteadyClock clock_;
 
@@ -106,7 +184,11 @@ class Core {
   bool in_step_ = false;
   bool closed_ = false;
   bool leased_ = false;
+  bool delivered_ = false;  // a result of this step was used before it was closed
   std::uint64_t lease_size_ = 0;
+  std::vector<std::uint64_t> slots_;  // whose samples count in the step that was closed
+  SummaryRow row_;
+  std::optional<membership::View> row_plan_;  // what the row's outlook is about
   Nanos step_began_{0};
   double step_seconds_ = 0;
   std::uint64_t stripe_digest_ = 0;  // of the stripe that is due, as committed
@@ -114,8 +196,9 @@ class Core {
   std::map<std::string, double> averages_;
   std::uint64_t skipped_ = 0;
   std::uint64_t samples_seen_ = 0;  // by the whole job
+  std::uint64_t lineage_ = 0;
   double samples_per_second_ = 0;   // smoothed
-  std::vector<std::weak_ptr<std::function<void()>>> listeners_;
+  std::vector<std::weak_ptr<std::function<void()>>> at_step_, at_view_;
 };
 
 }  // namespace pliant::session

@@ -1,6 +1,9 @@
 #include "session/ledger.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <utility>
 
 #include "base/hash.h"
 #include "base/result.h"
@@ -63,6 +66,26 @@ std::uint64_t Order::at(std::uint64_t position) const {
   return value;
 }
 
+Result<Ledger> Ledger::restore(Snapshot snapshot) {
+  auto impossible = [](std::string why) { return Error{Code::invalid, "impossible ledger: " + std::move(why)}; };
+  if (snapshot.fresh > snapshot.samples)
+    return impossible(fmt::format("position {} of {} samples", snapshot.fresh, snapshot.samples));
+  const Range* last = nullptr;
+  for (const auto& range : snapshot.returned) {
+    auto text = fmt::format("returned range [{}, {})", range.begin, range.end);
+    if (range.begin >= range.end) return impossible(text + " is empty");
+    if (range.end > snapshot.fresh) return impossible(text + fmt::format(" beyond position {}", snapshot.fresh));
+    if (last && range.begin <= last->end) return impossible(text + " is not behind the one before");
+    last = &range;
+  }
+  Ledger ledger(snapshot.samples);
+  ledger.epoch_ = snapshot.epoch;
+  ledger.fresh_ = snapshot.fresh;
+  ledger.returned_ = std::move(snapshot.returned);
+  if (ledger.left() == 0 && ledger.samples_ > 0) return impossible("nothing is left of the epoch");
+  return ledger;
+}
+
 std::uint64_t Ledger::left() const { return samples_ - fresh_ + total_of(returned_); }
 
 std::vector<Range> Ledger::next(std::uint64_t batch) const {
@@ -76,11 +99,12 @@ std::vector<Range> Ledger::next(std::uint64_t batch) const {
   return ranges;
 }
 
-void Ledger::commit(std::uint64_t batch) {
+void Ledger::commit(std::uint64_t batch, std::vector<Range> unused) {
   auto returned = total_of(returned_);
   auto again = std::min(batch, returned);
   fresh_ += std::min(batch - again, samples_ - fresh_);
   returned_ = cut(returned_, again, returned - again);
+  give_back(std::move(unused));
   if (left() > 0) return;
   ++epoch_;
   fresh_ = 0;

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/result.h"
+
 namespace pliant::session {
 
 /// Positions [begin, end) of an epoch's shuffled order.
@@ -35,7 +37,19 @@ class Order {
 
 class Ledger {
  public:
+  /// All of a ledger as plain values, for checkpoints and newcomers.
+  struct Snapshot {
+    std::uint64_t samples = 0;
+    std::uint64_t epoch = 0;
+    std::uint64_t fresh = 0;
+    std::vector<Range> returned;
+    bool operator==(const Snapshot&) const = default;
+  };
+
   explicit Ledger(std::uint64_t samples) : samples_(samples) {}
+  /// The ledger that the snapshot was taken of. Code::invalid for one that no ledger can have given.
+  static Result<Ledger> restore(Snapshot snapshot);
+  Snapshot snapshot() const { return {samples_, epoch_, fresh_, returned_}; }
 
   std::uint64_t samples() const { return samples_; }
   std::uint64_t epoch() const { return epoch_; }
@@ -45,10 +59,12 @@ class Ledger {
   /// The ranges of the next global batch of at most `batch` positions: returned ranges first, in order, then fresh
   /// ones. Shorter at the epoch's end, never crossing into the next. Does not change the ledger.
   std::vector<Range> next(std::uint64_t batch) const;
-  /// The step that used `next(batch)` committed: consume exactly those. Begins the next epoch when nothing is left.
-  void commit(std::uint64_t batch);
-  /// Ranges of this epoch that were leased but not used come back, to be leased again in the same epoch.
-  /// REQUIRES: below the fresh position, disjoint from each other and from what is already returned.
+  /// The step that leased `next(batch)` committed without `unused`, which are parts of that: the rest is consumed, and
+  /// `unused` comes back, to be leased again in the same epoch. Begins the next epoch when nothing is left.
+  void commit(std::uint64_t batch, std::vector<Range> unused = {});
+
+  /// What commit() does with `unused`. REQUIRES: below the fresh position, disjoint from each other and from what is
+  /// already returned.
   void give_back(std::vector<Range> ranges);
 
   bool operator==(const Ledger&) const = default;

@@ -63,35 +63,69 @@ std::vector<StateItem> Replicas::items() const {
   return all;
 }
 
-Status Replicas::synchronize(collective::Group& group) {
+std::uint64_t Replicas::layout() const {
+  auto all = items();
+  std::erase_if(all, [](const auto& item) { return item.role == Role::other; });
+  return layout_of(all);
+}
+
+std::string Replicas::describe() const {
+  auto all = items();
+  std::erase_if(all, [](const auto& item) { return item.role == Role::other; });
+  return fmt::format("{} items of {} ({:016x})", all.size(), format_bytes(total_bytes(all)), layout_of(all));
+}
+
+void Replicas::bring_into_being(const std::vector<StateItem>& like) {
+  for (auto& [name, state] : states_) {
+    std::vector<StateItem> theirs;
+    for (auto item : like) {
+      if (!item.name.starts_with(name + "/")) continue;
+      item.name.erase(0, name.size() + 1);
+      theirs.push_back(std::move(item));
+    }
+    state->prepare(theirs);
+  }
+}
+
+Status Replicas::prepare(const std::vector<StateItem>& like) {
+  bring_into_being(like);
+  auto own = items();
+  for (std::size_t i = 0; i < std::max(own.size(), like.size()); ++i) {
+    auto words = [&](const std::vector<StateItem>& list) {
+      if (i >= list.size()) return std::string("nothing");
+      return fmt::format("'{}' of {} {}", list[i].name, list[i].count, name_of(list[i].dtype));
+    };
+    if (words(own) != words(like))
+      return Error{Code::mismatch, fmt::format("workers share different state: the job has {}, this worker has {}",
+                                               words(like), words(own))};
+  }
+  return {};
+}
+
+Status Replicas::copy_from(collective::Group& group, int from, bool receive) {
   auto all = items();
   auto bytes = total_bytes(all);
-  auto rows = group.exchange(fmt::format("{} items of {} ({:016x})", all.size(), format_bytes(bytes), layout_of(all)));
-  if (!rows.ok()) return rows.error();
-  for (std::size_t rank = 1; rank < rows.value().size(); ++rank)
-    if (rows.value()[rank] != rows.value()[0])
-      return Error{Code::mismatch, fmt::format("workers share different state: rank 0 has {}, rank {} has {}",
-                                               rows.value()[0], rank, rows.value()[rank])};
-  if (group.size() == 1) return {};
-  std::vector<std::int32_t> block(std::min(kCopyBlock, net::round_up(std::max<std::size_t>(bytes, 4), 4)) / 4);
+  if (group.size() == 1 || bytes == 0) return {};
+  std::vector<std::int32_t> block(std::min(kCopyBlock, net::round_up(bytes, 4)) / 4);
   auto block_bytes = block.size() * 4;
   for (std::size_t at = 0; at < bytes; at += block_bytes) {
     auto* cursor = reinterpret_cast<std::byte*>(block.data());
-    for_range(all, at, at + block_bytes, [&](const std::byte* from, std::size_t size) {
-      std::memcpy(cursor, from, size);
+    for_range(all, at, at + block_bytes, [&](const std::byte* source, std::size_t size) {
+      std::memcpy(cursor, source, size);
       cursor += size;
     });
-    // A sum to which only rank 0 contributes is a copy of what rank 0 has.
+    // A sum to which only one rank contributes is a copy of what that rank has.
     auto copied = group.submit({.name = "~copy",
                                 .dtype = Dtype::i32,
                                 .op = Op::sum,
                                 .count = block.size(),
                                 .in = block.data(),
                                 .out = block.data(),
-                                .weight = group.rank() == 0 ? 1.0 : 0.0,
+                                .weight = group.rank() == from ? 1.0 : 0.0,
                                 .caller_waits = true});
     if (!copied.ok()) return copied.error();
     PLIANT_TRY(group.wait(copied.value()));
+    if (!receive) continue;
     cursor = reinterpret_cast<std::byte*>(block.data());
     for_range(all, at, at + block_bytes, [&](std::byte* to, std::size_t size) {
       std::memcpy(to, cursor, size);
@@ -101,65 +135,55 @@ Status Replicas::synchronize(collective::Group& group) {
   return {};
 }
 
-Status Replicas::repack(collective::Group& group, const std::vector<StateItem>& all) {
+void Replicas::repack(Reducer& reducer, const std::vector<StateItem>& all) {
   packs_.clear();
-  ++generation_;
   std::map<std::pair<Role, Dtype>, std::vector<StateItem>> kinds;
-  for (const auto& item : all)
-    if (item.role == Role::average || item.role == Role::counter) kinds[{item.role, item.dtype}].push_back(item);
+  for (const auto& item : all) kinds[{item.role, item.dtype}].push_back(item);
   for (auto& [kind, members] : kinds) {
     Pack pack;
     pack.items = std::move(members);
     for (const auto& item : pack.items) pack.count += item.count;
-    pack.name = fmt::format("~buffers/{}/{}", name_of(kind.second), generation_);
-    auto region = group.create_region(pack.name, pack.count * size_of(kind.second));
-    if (!region.ok()) return region.error();
-    pack.region = std::move(region).value();
+    pack.area = reducer.area(fmt::format("~buffers/{}/{}/{:016x}", kind.first == Role::average ? "mean" : "max",
+                                         name_of(kind.second), layout_of(pack.items)),
+                             pack.count * size_of(kind.second));
     packs_.push_back(std::move(pack));
   }
-  return {};
 }
 
-Status Replicas::begin_averaging(collective::Group& group, double samples) {
-  if (group.size() == 1) return {};
+void Replicas::begin_averaging(Reducer& reducer, double samples) {
   auto all = items();
   std::erase_if(all, [](const auto& item) { return item.role != Role::average && item.role != Role::counter; });
   if (auto layout = layout_of(all); layout != packed_layout_) {
-    PLIANT_TRY(repack(group, all));
+    repack(reducer, all);
     packed_layout_ = layout;
   }
   for (auto& pack : packs_) {
-    auto* to = pack.region->input();
+    auto* to = pack.area->region->input();
     for (const auto& item : pack.items) {
       std::memcpy(to, item.data, item.bytes());
       to += item.bytes();
     }
     bool averaged = pack.items[0].role == Role::average;
-    auto operation = group.submit({.name = pack.name,
-                                   .dtype = pack.items[0].dtype,
-                                   .op = averaged ? Op::weighted_mean : Op::max,
-                                   .count = pack.count,
-                                   .region = pack.region,
-                                   .weight = averaged ? samples : 1.0,
-                                   .caller_waits = true});
-    if (!operation.ok()) return operation.error();
-    pack.operation = std::move(operation).value();
+    pack.ticket = reducer.submit({.name = pack.area->name,
+                                  .dtype = pack.items[0].dtype,
+                                  .op = averaged ? Op::weighted_mean : Op::max,
+                                  .count = pack.count,
+                                  .area = pack.area,
+                                  .weight = averaged ? samples : 1.0,
+                                  .caller_waits = true,
+                                  .with_step = true});
   }
-  return {};
 }
 
-Status Replicas::finish_averaging(collective::Group& group) {
+void Replicas::finish_averaging() {
   for (auto& pack : packs_) {
-    if (!pack.operation) continue;
-    PLIANT_TRY(group.wait(pack.operation));
-    const auto* from = static_cast<const std::byte*>(pack.operation->result());
+    const auto* from = static_cast<const std::byte*>(pack.ticket->result());
     for (const auto& item : pack.items) {
       std::memcpy(item.data, from, item.bytes());
       from += item.bytes();
     }
-    pack.operation.reset();
+    pack.ticket.reset();
   }
-  return {};
 }
 
 std::uint64_t Replicas::stripe_digest(std::uint64_t step) {

@@ -10,6 +10,7 @@
 
 #include "base/result.h"
 #include "collective/group.h"
+#include "session/ticket.h"
 
 namespace pliant::session {
 
@@ -23,14 +24,25 @@ class Replicas {
   /// All items, named "<state>/<item>".
   std::vector<StateItem> items() const;
 
-  /// Checks that all workers share the same things, and copies rank 0's to everybody.
-  Status synchronize(collective::Group& group);
+  /// Hash of what a model is: everything but what comes into being while it is trained.
+  std::uint64_t layout() const;
+  /// The same in words: "8 items of 1.6 MiB (0123456789abcdef)".
+  std::string describe() const;
+  /// Lets every state bring into being what `like` (items of another worker, or of a checkpoint) names.
+  void bring_into_being(const std::vector<StateItem>& like);
+  /// The same with the items of another worker. Code::mismatch, naming the first difference, if they are not the same
+  /// afterwards.
+  Status prepare(const std::vector<StateItem>& like);
+  /// Copies all of rank `from`'s state to those who `receive`. Everybody takes part.
+  Status copy_from(collective::Group& group, int from, bool receive);
 
   /// Starts to average what has Role::average and to take the maximum of counters, weighted by `samples`.
-  Status begin_averaging(collective::Group& group, double samples);
-  /// Waits for that and writes the results back.
-  Status finish_averaging(collective::Group& group);
+  void begin_averaging(Reducer& reducer, double samples);
+  /// Writes the results back, once the step is closed.
+  void finish_averaging();
 
+  /// From now on digests cover what there is now: when the view changes, on all workers.
+  void watch_anew() { watched_.clear(); }
   /// The digest of stripe `step % kStripes` of the state as it is now.
   std::uint64_t stripe_digest(std::uint64_t step);
   /// The digest of everything.
@@ -40,18 +52,16 @@ class Replicas {
   /// Items of one type and one operation, packed into one registered region.
   struct Pack {
     std::vector<StateItem> items;
-    std::shared_ptr<collective::Region> region;
-    std::string name;
+    AreaPtr area;
     std::size_t count = 0;
-    collective::OperationHandle operation;
+    TicketPtr ticket;
   };
-  Status repack(collective::Group& group, const std::vector<StateItem>& items);
+  void repack(Reducer& reducer, const std::vector<StateItem>& items);
 
   std::vector<std::pair<std::string, StatePtr>> states_;
   std::vector<StateItem> watched_;  // what the current round of stripes covers
   std::vector<Pack> packs_;
   std::uint64_t packed_layout_ = 0;  // hash of what packs_ were made for
-  int generation_ = 0;
 };
 
 }  // namespace pliant::session

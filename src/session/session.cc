@@ -55,12 +55,12 @@ StatePtr state_of(std::span<double> values, Role role) { return std::make_shared
 // ---- handles ----
 
 std::size_t Region::bytes() const { return bytes_; }
-void* Region::data() { return region_->input(); }
+void* Region::data() { return area_->region->input(); }
 
 template <class T>
 std::span<const T> Reduction<T>::wait() {
-  core_->wait(operation_);
-  return {plain_ ? plain_ : static_cast<const T*>(operation_->result()), count_};
+  core_->wait(ticket_);
+  return {plain_ ? plain_ : static_cast<const T*>(ticket_->result()), count_};
 }
 
 void Step::log(std::string_view name, double value) { core_->log(name, value); }
@@ -76,6 +76,9 @@ Session Session::join(const JoinOptions& options) { return Session(session::Core
 
 int Session::rank() const { return core_->rank(); }
 int Session::size() const { return core_->size(); }
+std::uint64_t Session::worker() const { return core_->worker(); }
+bool Session::departed() const { return core_->departed(); }
+void Session::resize(int workers) { core_->resize(workers); }
 std::uint64_t Session::seed() const { return core_->seed(); }
 RandomStream Session::random(std::uint64_t slot) const { return core_->random(slot); }
 
@@ -98,7 +101,7 @@ const std::map<std::string, double>& Session::averages() const { return core_->a
 Region Session::allocate(const std::string& name, std::size_t bytes) {
   Region region;
   region.bytes_ = bytes;
-  region.region_ = core_->group().create_region(name, bytes).or_throw();
+  region.area_ = core_->area(name, bytes);
   return region;
 }
 
@@ -109,12 +112,12 @@ Reduction<T> Session::reduce(const std::string& name, Region& region, Op op, std
   Reduction<T> reduction;
   reduction.core_ = core_.get();
   reduction.count_ = count ? count : all - std::min(first, all);
-  reduction.operation_ =
+  reduction.ticket_ =
       core_->submit({.name = name,
                      .dtype = kDtypeOf<T>,
                      .op = op,
                      .count = reduction.count_,
-                     .region = region.region_,
+                     .area = region.area_,
                      .offset = first * sizeof(T),
                      .weight = weight.value_or(op == Op::weighted_mean ? core_->contribution() : 1)});
   return reduction;
@@ -126,7 +129,7 @@ Reduction<T> Session::reduce(const std::string& name, std::span<T> values, Op op
   reduction.core_ = core_.get();
   reduction.count_ = values.size();
   reduction.plain_ = values.data();
-  reduction.operation_ =
+  reduction.ticket_ =
       core_->submit({.name = name,
                      .dtype = kDtypeOf<T>,
                      .op = op,

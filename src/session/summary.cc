@@ -12,8 +12,8 @@ namespace pliant::session {
 
 std::string encode(const SummaryRow& row) {
   ByteWriter out;
-  for (auto word :
-       {row.step, row.view_hash, row.proposal_hash, row.samples, row.state_digest, row.state_stripe, row.skipped})
+  for (auto word : {row.step, row.view_hash, row.plan_hash, row.leaves, row.slot, row.delivered, row.samples,
+                    row.state_digest, row.state_stripe, row.skipped})
     out.put(word);
   out.put(row.step_seconds);
   auto logs = std::min(row.logs.size(), kMaxLogs);
@@ -30,8 +30,8 @@ std::string encode(const SummaryRow& row) {
 Result<SummaryRow> decode_summary(std::string_view bytes) {
   ByteReader in({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
   SummaryRow row;
-  for (auto* word : {&row.step, &row.view_hash, &row.proposal_hash, &row.samples, &row.state_digest, &row.state_stripe,
-                     &row.skipped})
+  for (auto* word : {&row.step, &row.view_hash, &row.plan_hash, &row.leaves, &row.slot, &row.delivered, &row.samples,
+                     &row.state_digest, &row.state_stripe, &row.skipped})
     *word = in.get<std::uint64_t>();
   row.step_seconds = in.get<double>();
   auto logs = in.get<std::uint32_t>();
@@ -78,6 +78,9 @@ Result<Summary> fold(const std::vector<SummaryRow>& rows) {
                    fmt::format("rank 0 closes step {}, rank {} closes step {}", rows[0].step, rank, row.step)};
     digests.push_back(row.state_digest);
     summary.samples += row.samples;
+    summary.slots.push_back(row.slot);
+    summary.delivered = summary.delivered || row.delivered != 0;
+    summary.outlooks.push_back({row.plan_hash, row.leaves != 0});
     for (const auto& log : row.logs) {
       auto& [sum, weight] = sums[log.name];
       sum += log.value * log.weight;
@@ -88,6 +91,7 @@ Result<Summary> fold(const std::vector<SummaryRow>& rows) {
     return Error{Code::diverged,
                  fmt::format("replicas are no longer identical before step {}: {} (stripe {} of the shared state)",
                              rows[0].step, text, rows[0].state_stripe)};
+  std::sort(summary.slots.begin(), summary.slots.end());
   for (const auto& [name, sum] : sums)
     if (sum.second > 0) summary.averages[name] = sum.first / sum.second;
   return summary;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "membership/settle.h"
 
 namespace pliant::session {
 
@@ -24,7 +25,10 @@ struct LogEntry {
 struct SummaryRow {
   std::uint64_t step = 0;
   std::uint64_t view_hash = 0;
-  std::uint64_t proposal_hash = 0;  ///< of the newest view this member knows of; 0: none
+  std::uint64_t plan_hash = 0;      ///< of the newest plan that this member holds; 0: none
+  std::uint64_t leaves = 0;         ///< 1: it wants to leave after this step
+  std::uint64_t slot = 0;           ///< its rank when the step began: whose samples these are
+  std::uint64_t delivered = 0;      ///< 1: results of this step with everybody's samples were used already
   std::uint64_t samples = 0;        ///< contributed to this step
   std::uint64_t state_digest = 0;   ///< of the stripe of state that is due, after the previous step
   std::uint64_t state_stripe = 0;
@@ -39,6 +43,9 @@ Result<SummaryRow> decode_summary(std::string_view bytes);
 /// What all rows say together.
 struct Summary {
   std::uint64_t samples = 0;
+  std::vector<std::uint64_t> slots;  ///< whose samples count, ascending
+  bool delivered = false;            ///< then everybody's do
+  std::vector<membership::Outlook> outlooks;  ///< by rank
   std::map<std::string, double> averages;
 };
 /// Folds rows in rank order. Code::diverged if digests differ (named from three workers on), Code::mismatch if steps

@@ -3,6 +3,8 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <set>
+#include <utility>
 
 #include "collective/kernels.h"
 
@@ -70,20 +72,22 @@ Buckets::Buckets(session::Core& core, std::vector<torch::Tensor> parameters, con
     bytes[dtype_of(parameter)] += most_slot_bytes(parameter);
   }
   for (auto [dtype, size] : bytes)
-    regions_[dtype] = core_.group().create_region("gradients/" + std::string(name_of(dtype)), size).or_throw();
-  used_ = core_.group().create_region("gradients/used", parameters_.size()).or_throw();
+    areas_[dtype] = core_.area("gradients/" + std::string(name_of(dtype)), size);
+  used_ = core_.area("gradients/used", parameters_.size());
   // Backward meets the last layer first.
-  std::vector<std::size_t> order(parameters_.size());
-  std::iota(order.rbegin(), order.rend(), 0);
-  lay_out(order);
+  order_->numbers.resize(parameters_.size());
+  std::iota(order_->numbers.rbegin(), order_->numbers.rend(), 0);
+  lay_out();
 }
 
-void Buckets::lay_out(const std::vector<std::size_t>& order) {
+void Buckets::lay_out() {
   std::map<Dtype, std::size_t> end;
   std::map<Dtype, std::size_t> open;  // the bucket being filled, per type
   buckets_.clear();
   places_ = std::make_unique<Places>();
-  for (auto index : order) {
+  laid_out_ = order_->learned;
+  for (auto number : order_->numbers) {
+    auto index = static_cast<std::size_t>(number);
     const auto& parameter = parameters_[index];
     auto dtype = dtype_of(parameter);
     auto align = align_of(parameter);
@@ -91,10 +95,10 @@ void Buckets::lay_out(const std::vector<std::size_t>& order) {
     auto at = open.find(dtype);
     if (at == open.end() || end[dtype] - buckets_[at->second].begin >= options_.bucket_bytes) {
       Bucket bucket;
-      bucket.name = "gradients/" + std::string(name_of(dtype)) + "/" + std::to_string(layout_) + "." +
+      bucket.name = "gradients/" + std::string(name_of(dtype)) + "/" + std::to_string(order_->learned) + "." +
                     std::to_string(buckets_.size());
       bucket.dtype = dtype;
-      bucket.region = regions_.at(dtype);
+      bucket.area = areas_.at(dtype);
       bucket.begin = end[dtype];
       at = open.insert_or_assign(dtype, buckets_.size()).first;
       buckets_.push_back(std::move(bucket));
@@ -103,18 +107,32 @@ void Buckets::lay_out(const std::vector<std::size_t>& order) {
     auto& slot = slots_[index];
     slot.bucket = at->second;
     slot.offset = end[dtype];
-    auto* own = bucket.region->input() + slot.offset;
-    slot.own = view_at(own, parameter);
-    slot.place.reset();
-    if (order_learned_ && align == net::kPage) slot.place = places_->add(own, bytes_of(parameter));
-    for (int which : {0, 1}) slot.mean[which] = view_at(bucket.region->result(which) + slot.offset, parameter);
+    bind(index);
     end[dtype] += net::round_up(std::max<std::size_t>(bytes_of(parameter), 1), align);
     bucket.members.push_back(index);
     bucket.count = (end[dtype] - bucket.begin) / size_of(dtype);
   }
   // The padding between slots is reduced with the rest: make it harmless.
-  for (auto& [dtype, region] : regions_) std::memset(region->input(), 0, region->bytes());
+  for (auto& [dtype, area] : areas_) std::memset(area->region->input(), 0, area->bytes);
   reset();
+}
+
+/// Points the slot at the memory that its area has now.
+void Buckets::bind(std::size_t index) {
+  auto& slot = slots_[index];
+  const auto& parameter = parameters_[index];
+  auto& region = *buckets_[slot.bucket].area->region;
+  auto* own = region.input() + slot.offset;
+  slot.own = view_at(own, parameter);
+  slot.place.reset();
+  if (order_->learned && align_of(parameter) == net::kPage) slot.place = places_->add(own, bytes_of(parameter));
+  for (int which : {0, 1}) slot.mean[which] = view_at(region.result(which) + slot.offset, parameter);
+}
+
+void Buckets::rebind() {
+  if (laid_out_ != order_->learned) return lay_out();
+  places_ = std::make_unique<Places>();
+  for (auto number : order_->numbers) bind(static_cast<std::size_t>(number));
 }
 
 void Buckets::reset() {
@@ -125,9 +143,9 @@ void Buckets::reset() {
   }
   for (auto& bucket : buckets_) {
     bucket.missing = bucket.members.size();
-    bucket.operation.reset();
+    bucket.ticket.reset();
   }
-  used_operation_.reset();
+  used_ticket_.reset();
 }
 
 bool Buckets::is_own(std::size_t index) const {
@@ -167,7 +185,7 @@ void Buckets::ready(std::size_t index) {
   move_in(index);
   if (++slot.passes < options_.accumulate) return;
   slot.ready = true;
-  if (!order_learned_) seen_order_.push_back(index);
+  if (!order_->learned) seen_order_.push_back(static_cast<std::int32_t>(index));
   auto& bucket = buckets_[slot.bucket];
   if (--bucket.missing == 0) submit(bucket);
 }
@@ -177,18 +195,19 @@ void Buckets::submit(Bucket& bucket) {
   // weighted mean, so it is applied here, once, if there is one.
   if (options_.accumulate > 1)
     for (auto index : bucket.members) slots_[index].own.div_(options_.accumulate);
-  bucket.operation = core_.submit({.name = bucket.name,
-                                   .dtype = bucket.dtype,
-                                   .op = Op::weighted_mean,
-                                   .count = bucket.count,
-                                   .region = bucket.region,
-                                   .offset = bucket.begin,
-                                   .weight = core_.contribution(),
-                                   .squares = true});
+  bucket.ticket = core_.submit({.name = bucket.name,
+                                .dtype = bucket.dtype,
+                                .op = Op::weighted_mean,
+                                .count = bucket.count,
+                                .area = bucket.area,
+                                .offset = bucket.begin,
+                                .weight = core_.contribution(),
+                                .squares = true,
+                                .with_step = true});
 }
 
 void Buckets::submit_rest() {
-  auto* used = reinterpret_cast<std::uint8_t*>(used_->input());
+  auto* used = reinterpret_cast<std::uint8_t*>(used_->region->input());
   for (std::size_t index = 0; index < slots_.size(); ++index) {
     auto& slot = slots_[index];
     // Without a hook's call there may still be a gradient: of fewer passes than allowed, set by hand, or of a
@@ -201,26 +220,23 @@ void Buckets::submit_rest() {
     else
       std::memset(take(index).data_ptr(), 0, bytes_of(slot.own));
     slot.ready = true;
-    if (!order_learned_) seen_order_.push_back(index);
+    if (!order_->learned) seen_order_.push_back(static_cast<std::int32_t>(index));
     auto& bucket = buckets_[slot.bucket];
     if (--bucket.missing == 0) submit(bucket);
   }
-  used_operation_ = core_.submit({.name = "gradients/used",
-                                  .dtype = Dtype::u8,
-                                  .op = Op::max,
-                                  .count = slots_.size(),
-                                  .region = used_,
-                                  .caller_waits = true});
+  used_ticket_ = core_.submit({.name = "gradients/used",
+                               .dtype = Dtype::u8,
+                               .op = Op::max,
+                               .count = slots_.size(),
+                               .area = used_,
+                               .caller_waits = true,
+                               .with_step = true});
 }
 
-bool Buckets::wait() {
+bool Buckets::take_results() {
   squared_norm_ = 0;
-  for (auto& bucket : buckets_) {
-    core_.wait(bucket.operation);
-    squared_norm_ += bucket.operation->squares();
-  }
-  core_.wait(used_operation_);
-  const auto* used = static_cast<const std::uint8_t*>(used_operation_->result());
+  for (auto& bucket : buckets_) squared_norm_ += bucket.ticket->squares();
+  const auto* used = static_cast<const std::uint8_t*>(used_ticket_->result());
   for (std::size_t index = 0; index < slots_.size(); ++index) slots_[index].used_by_anyone = used[index] != 0;
   return std::isfinite(squared_norm_);
 }
@@ -228,7 +244,7 @@ bool Buckets::wait() {
 torch::Tensor& Buckets::mean_of(std::size_t index) {
   auto& slot = slots_[index];
   auto& bucket = buckets_[slot.bucket];
-  bool second = bucket.operation->result() == bucket.region->result(1) + bucket.begin;
+  bool second = bucket.ticket->result() == bucket.area->region->result(1) + bucket.begin;
   return slot.mean[second ? 1 : 0];
 }
 
@@ -263,9 +279,8 @@ void Buckets::show_own() {
 }
 
 void Buckets::learn_order() {
-  if (order_learned_) return;
-  order_learned_ = true;
-  std::vector<std::int32_t> order(seen_order_.begin(), seen_order_.end());
+  if (order_->learned) return;
+  auto order = std::exchange(seen_order_, {});
   order.resize(slots_.size());
   core_.wait(core_.submit({.name = "gradients/order",
                            .dtype = Dtype::i32,
@@ -275,9 +290,25 @@ void Buckets::learn_order() {
                            .out = order.data(),
                            .weight = core_.rank() == 0 ? 1.0 : 0.0,
                            .caller_waits = true}));
-  ++layout_;
-  lay_out({order.begin(), order.end()});
+  // If rank 0 has just died, nobody told: all keep the order they have.
+  if (std::set<std::int32_t>(order.begin(), order.end()).size() == order.size()) order_->numbers = std::move(order);
+  order_->learned = 1;
+  lay_out();
   for (auto& parameter : parameters_) parameter.mutable_grad().reset();
 }
+
+class Buckets::SequenceState final : public State {
+ public:
+  explicit SequenceState(std::shared_ptr<Sequence> order) : order_(std::move(order)) {}
+  std::vector<StateItem> items() override {
+    return {{"order", Dtype::i32, order_->numbers.data(), order_->numbers.size(), Role::other, order_, {}},
+            {"learned", Dtype::i32, &order_->learned, 1, Role::other, order_, {}}};
+  }
+
+ private:
+  std::shared_ptr<Sequence> order_;
+};
+
+StatePtr Buckets::order_state() const { return std::make_shared<SequenceState>(order_); }
 
 }  // namespace pliant::adapter

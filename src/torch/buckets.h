@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "collective/group.h"
 #include "session/core.h"
+#include "session/ticket.h"
 #include "torch/places.h"
 
 namespace pliant::adapter {
@@ -28,8 +28,8 @@ class Buckets {
   void ready(std::size_t index);
   /// Submits what backward did not fill: unused parameters count as zeros.
   void submit_rest();
-  /// Waits for all of it. True if the sum of squares is finite.
-  bool wait();
+  /// Once the step is closed: reads the results. True if the sum of squares is finite.
+  bool take_results();
   double squared_norm() const { return squared_norm_; }
 
   /// Points every .grad() at the mean (shared, read-only memory), or at private copies of it times `factor`.
@@ -42,8 +42,13 @@ class Buckets {
   void reset();
   /// After the first step: adopts the order in which rank 0's gradients became ready. Collective.
   void learn_order();
+  /// The view has changed, and with it the memory; on a newcomer also the order, which came with the job's state.
+  void rebind();
+  /// The order as shared state.
+  StatePtr order_state() const;
 
  private:
+  class SequenceState;
   struct Slot {
     std::size_t bucket = 0;
     std::size_t offset = 0;  // bytes in the bucket's region
@@ -58,13 +63,14 @@ class Buckets {
   struct Bucket {
     std::string name;
     Dtype dtype = Dtype::f32;
-    std::shared_ptr<collective::Region> region;
+    session::AreaPtr area;
     std::size_t begin = 0, count = 0;  // bytes, elements
     std::vector<std::size_t> members;
     std::size_t missing = 0;
-    collective::OperationHandle operation;
+    session::TicketPtr ticket;
   };
-  void lay_out(const std::vector<std::size_t>& order);
+  void lay_out();
+  void bind(std::size_t index);
   void submit(Bucket& bucket);
   void move_in(std::size_t index);
   /// The slot as a tensor for .grad(). Nothing else lives there as long as it does.
@@ -75,15 +81,20 @@ class Buckets {
   session::Core& core_;
   const OptimizerOptions options_;
   std::vector<torch::Tensor> parameters_;
-  std::map<Dtype, std::shared_ptr<collective::Region>> regions_;
+  std::map<Dtype, session::AreaPtr> areas_;
   std::unique_ptr<Places> places_;
-  std::shared_ptr<collective::Region> used_;  // one byte per parameter: did anybody use it?
-  collective::OperationHandle used_operation_;
+  session::AreaPtr used_;  // one byte per parameter: did anybody use it?
+  session::TicketPtr used_ticket_;
   std::vector<Slot> slots_;      // by parameter
   std::vector<Bucket> buckets_;  // in the order in which they are expected to fill
-  std::vector<std::size_t> seen_order_;
-  bool order_learned_ = false;
-  int layout_ = 0;
+  /// Of parameters in the buckets' memory.
+  struct Sequence {
+    std::vector<std::int32_t> numbers;
+    std::int32_t learned = 0;
+  };
+  std::shared_ptr<Sequence> order_ = std::make_shared<Sequence>();  // shared: as state it may outlive this
+  std::vector<std::int32_t> seen_order_;
+  std::int32_t laid_out_ = 0;  // what order_->learned was then
   double squared_norm_ = 0;
 };
 

@@ -48,6 +48,9 @@ class DistributedOptimizer::Impl {
     if (options_.local_batch) core_.set_batch({options_.local_batch, 0});
     on_step_ = std::make_shared<std::function<void()>>([this] { begin_step(); });
     core_.at_step_begin(on_step_);
+    on_view_ = std::make_shared<std::function<void()>>([this] { buckets_.rebind(); });
+    core_.at_view_change(on_view_);
+    core_.replicas().add("~gradients", buckets_.order_state());
     hook_new();
   }
 
@@ -59,16 +62,13 @@ class DistributedOptimizer::Impl {
 
   void synchronize() {
     if (synchronized_) return;
-    buckets_.submit_rest();
-    finite_ = buckets_.wait();
+    close();
     buckets_.copy_mean(1);
     synchronized_ = true;
   }
 
   void step() {
-    if (!synchronized_) buckets_.submit_rest();
-    core_.close_step();
-    if (!synchronized_) finite_ = buckets_.wait();
+    if (!synchronized_) close();
     norm_ = std::sqrt(buckets_.squared_norm());
     if (!finite_ && options_.skip_non_finite) {
       core_.count_skipped();
@@ -95,6 +95,14 @@ class DistributedOptimizer::Impl {
   torch::optim::Optimizer& inner() { return inner_; }
 
  private:
+  /// From here on the step is everybody's: what is seen of the mean is what will be applied.
+  void close() {
+    buckets_.submit_rest();
+    core_.set_rate(inner_.param_groups().front().options().get_lr());
+    core_.close_step();
+    finite_ = buckets_.take_results();
+  }
+
   void begin_step() {
     if (!options_.seed_random) return;
     auto generator = at::globalContext().defaultGenerator(at::kCPU);
@@ -135,7 +143,7 @@ class DistributedOptimizer::Impl {
   Buckets buckets_;
   std::vector<std::shared_ptr<torch::autograd::Node>> hooked_;  // held: an accumulator dies with its last owner
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // shared with the hooks
-  std::shared_ptr<std::function<void()>> on_step_;
+  session::Core::Listener on_step_, on_view_;
   bool synchronized_ = false;
   bool finite_ = true;
   double norm_ = 0;

@@ -1,6 +1,8 @@
 // Modules and optimizers as shared state.
 #include <pliant/torch.h>
 
+#include <set>
+
 #include "torch/buckets.h"
 
 namespace pliant {
@@ -14,7 +16,8 @@ StateItem item_of(std::string name, const torch::Tensor& tensor, Role role) {
           tensor.data_ptr(),
           static_cast<std::size_t>(tensor.numel()),
           role,
-          std::make_shared<torch::Tensor>(tensor)};
+          std::make_shared<torch::Tensor>(tensor),
+          {tensor.sizes().begin(), tensor.sizes().end()}};
 }
 
 class ModuleState final : public State {
@@ -42,17 +45,78 @@ class OptimizerState final : public State {
 
   std::vector<StateItem> items() override {
     std::vector<StateItem> items;
-    std::size_t number = 0;
-    for (auto& group : optimizer_.param_groups())
+    std::size_t number = 0, groups = 0;
+    for (auto& group : optimizer_.param_groups()) {
+      if (auto* rate = rate_of(group.options()))
+        items.push_back({"group" + std::to_string(groups) + ".lr", Dtype::f64, rate, 1, Role::other, nullptr, {}});
+      ++groups;
       for (auto& parameter : group.params()) {
         auto at = optimizer_.state().find(key_of(parameter));
         if (at != optimizer_.state().end()) add(items, std::to_string(number), *at->second);
         ++number;
       }
+    }
     return items;
   }
 
+  /// Makes the state that the optimizer would have made in its first step, as far as `like` names it.
+  void prepare(const std::vector<StateItem>& like) override {
+    std::set<std::string> names;
+    for (const auto& item : like) names.insert(item.name);
+    auto has = [&](std::size_t number, const char* what) { return names.contains(std::to_string(number) + what); };
+    std::size_t number = 0;
+    for (auto& group : optimizer_.param_groups())
+      for (auto& parameter : group.params()) {
+        auto made = make(parameter, [&](const char* what) { return has(number, what); });
+        if (made) optimizer_.state()[key_of(parameter)] = std::move(made);
+        ++number;
+      }
+  }
+
  private:
+  using Made = std::unique_ptr<torch::optim::OptimizerParamState>;
+
+  /// The learning rate, in place; nullptr for optimizers that are not known here.
+  static double* rate_of(torch::optim::OptimizerOptions& options) {
+    if (auto* sgd = dynamic_cast<torch::optim::SGDOptions*>(&options)) return &sgd->lr();
+    if (auto* adam = dynamic_cast<torch::optim::AdamOptions*>(&options)) return &adam->lr();
+    if (auto* adamw = dynamic_cast<torch::optim::AdamWOptions*>(&options)) return &adamw->lr();
+    if (auto* rms = dynamic_cast<torch::optim::RMSpropOptions*>(&options)) return &rms->lr();
+    if (auto* ada = dynamic_cast<torch::optim::AdagradOptions*>(&options)) return &ada->lr();
+    return nullptr;
+  }
+
+  template <class Has>
+  Made make(const torch::Tensor& parameter, const Has& has) const {
+    auto zeros = [&] { return torch::zeros_like(parameter, torch::MemoryFormat::Preserve).detach(); };
+    if (dynamic_cast<torch::optim::SGD*>(&optimizer_) && has(".momentum")) {
+      auto made = std::make_unique<torch::optim::SGDParamState>();
+      made->momentum_buffer(zeros());
+      return made;
+    }
+    if (dynamic_cast<torch::optim::Adam*>(&optimizer_) && has(".exp_avg"))
+      return make_moments<torch::optim::AdamParamState>(zeros, has);
+    if (dynamic_cast<torch::optim::AdamW*>(&optimizer_) && has(".exp_avg"))
+      return make_moments<torch::optim::AdamWParamState>(zeros, has);
+    if (dynamic_cast<torch::optim::RMSprop*>(&optimizer_) && has(".square_avg")) {
+      auto made = std::make_unique<torch::optim::RMSpropParamState>();
+      made->square_avg(zeros());
+      if (has(".momentum")) made->momentum_buffer(zeros());
+      if (has(".grad_avg")) made->grad_avg(zeros());
+      return made;
+    }
+    return nullptr;  // Adagrad has its state from the beginning
+  }
+
+  template <class Moments, class Zeros, class Has>
+  static Made make_moments(const Zeros& zeros, const Has& has) {
+    auto made = std::make_unique<Moments>();
+    made->exp_avg(zeros());
+    made->exp_avg_sq(zeros());
+    if (has(".max_exp_avg_sq")) made->max_exp_avg_sq(zeros());
+    return made;
+  }
+
   using Table = std::decay_t<decltype(std::declval<torch::optim::Optimizer&>().state())>;
 
   /// LibTorch 1.x keys the table by the address as text, 2.x by the address.
@@ -69,7 +133,7 @@ class OptimizerState final : public State {
     if (tensor.defined() && tensor.numel() > 0) items.push_back(item_of(name, tensor, Role::other));
   }
   static void add_counter(std::vector<StateItem>& items, const std::string& name, std::int64_t& counter) {
-    items.push_back({name, Dtype::i64, &counter, 1, Role::other, nullptr});
+    items.push_back({name, Dtype::i64, &counter, 1, Role::other, nullptr, {}});
   }
 
   template <class Moments>

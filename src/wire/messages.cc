@@ -18,13 +18,28 @@ void visit(Fields& f, Member& m) {
   f(m.id), f(m.pid), f(m.address, kMaxName);
 }
 template <class Fields>
-void visit(Fields& f, Join& m) {
-  f(m.job, kMaxName), f(m.id), f(m.pid), f(m.address, kMaxName), f(m.cpu_level), f(m.build, kMaxName);
+void visit(Fields& f, ViewNotice& m) {
+  f(m.term), f(m.epoch), f(m.seed), f(m.planned), f(m.members, kMaxMembers);
 }
 template <class Fields>
-void visit(Fields& f, ViewNotice& m) {
-  f(m.term), f(m.epoch), f(m.seed), f(m.members, kMaxMembers);
+void visit(Fields& f, Join& m) {
+  f(m.job, kMaxName), f(m.id), f(m.pid), f(m.address, kMaxName), f(m.cpu_level), f(m.build, kMaxName);
+  f(m.layout, kMaxName), visit(f, m.view), f(m.step);
 }
+template <class Fields>
+void visit(Fields& f, Ready& m) {
+  f(m.layout, kMaxName);
+}
+template <class Fields>
+void visit(Fields& f, Plan& m) {
+  f(m.term), f(m.base), visit(f, m.view);
+}
+template <class Fields>
+void visit(Fields& f, Adopted& m) {
+  visit(f, m.view), f(m.step);
+}
+template <class Fields>
+void visit(Fields&, Over&) {}
 template <class Fields>
 void visit(Fields& f, Refusal& m) {
   f(m.reason, kMaxText);
@@ -36,15 +51,75 @@ void visit(Fields& f, Progress& m) {
 }
 template <class Fields>
 void visit(Fields& f, Complaint& m) {
-  f(m.rank), f(m.reason, kMaxText);
+  f(m.id), f(m.reason, kMaxText);
+}
+template <class Fields>
+void visit(Fields& f, Resize& m) {
+  f(m.workers);
+}
+template <class Fields>
+void visit(Fields& f, Answer& m) {
+  f(m.ok), f(m.text, kMaxText);
+}
+template <class Fields>
+void visit(Fields& f, AgentHello& m) {
+  f(m.job, kMaxName);
+}
+template <class Fields>
+void visit(Fields& f, Start& m) {
+  f(m.id);
+}
+template <class Fields>
+void visit(Fields& f, Stop& m) {
+  f(m.id);
+}
+template <class Fields>
+void visit(Fields& f, Started& m) {
+  f(m.id), f(m.pid);
+}
+template <class Fields>
+void visit(Fields& f, Ended& m) {
+  f(m.id), f(m.good), f(m.words, kMaxText);
+}
+template <class Fields>
+void visit(Fields& f, JobState& m) {
+  visit(f, m.view), f(m.wanted), f(m.spare);
+}
+template <class Fields>
+void visit(Fields& f, Claim& m) {
+  f(m.term), f(m.recover);
+}
+template <class Fields>
+void visit(Fields& f, Promise& m) {
+  f(m.term), visit(f, m.view), f(m.stored_under), visit(f, m.stored);
+}
+template <class Fields>
+void visit(Fields& f, Decline& m) {
+  f(m.term), visit(f, m.view);
+}
+template <class Fields>
+void visit(Fields& f, Propose& m) {
+  f(m.term), visit(f, m.view);
+}
+template <class Fields>
+void visit(Fields& f, Stored& m) {
+  f(m.term), f(m.hash);
+}
+template <class Fields>
+void visit(Fields& f, InForce& m) {
+  f(m.term), visit(f, m.view);
 }
 template <class Fields>
 void visit(Fields& f, PeerHello& m) {
-  f(m.job, kMaxName), f(m.view_hash), f(m.id);
+  f(m.job, kMaxName), f(m.id);
+}
+template <class Fields>
+void visit(Fields& f, Entered& m) {
+  f(m.view_hash), visit(f, m.view);
 }
 template <class Fields>
 void visit(Fields& f, RegionNotice& m) {
-  f(m.name, kMaxName), f(m.region), f(m.bytes), f(m.stripe), f(m.results);
+  f(m.view_hash), f(m.name, kMaxName), f(m.bytes), f(m.stripe), f(m.results);
 }
 template <class Fields>
 void visit(Fields&, Bye&) {}

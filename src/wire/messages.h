@@ -15,7 +15,7 @@
 namespace pliant::wire {
 
 inline constexpr std::uint32_t kMagic = 0x544e4c50;  // "PLNT"
-inline constexpr std::uint16_t kVersion = 1;
+inline constexpr std::uint16_t kVersion = 2;
 inline constexpr std::size_t kMaxPacket = 64 * 1024;
 inline constexpr std::size_t kMaxName = 120;     ///< names of jobs, regions, channels and logs
 inline constexpr std::size_t kMaxText = 1024;    ///< reasons
@@ -29,7 +29,19 @@ struct Member {
   bool operator==(const Member&) const = default;
 };
 
-/// worker -> coordinator: let me in.
+/// A membership. Members are in rank order. Epoch 0: none.
+struct ViewNotice {
+  std::uint64_t term = 0;
+  std::uint64_t epoch = 0;
+  std::uint64_t seed = 0;
+  std::uint64_t planned = 0;
+  std::vector<Member> members;
+};
+
+// ---- workers and their coordinator ----
+
+/// worker -> coordinator, first message of every connection: who I am and where I am, so that a coordinator that has
+/// just begun learns the job from its workers.
 struct Join {
   std::string job;
   std::uint64_t id = 0;
@@ -37,15 +49,32 @@ struct Join {
   std::string address;
   std::uint8_t cpu_level = 0;
   std::string build;
+  std::string layout;  ///< of the shared state, in words; empty until the worker's loop begins
+  ViewNotice view;     ///< the newest that this worker adopted
+  std::uint64_t step = 0;
 };
 
-/// coordinator -> worker: the membership to adopt. Members are in rank order.
-struct ViewNotice {
-  std::uint64_t term = 0;
-  std::uint64_t epoch = 0;
-  std::uint64_t seed = 0;
-  std::vector<Member> members;
+/// worker -> coordinator: my loop begins (or I was detached): take me in.
+struct Ready {
+  std::string layout;
 };
+
+/// coordinator -> members: after a step that all of you close with this plan in hand, go on as `view`.
+/// Void once a member has adopted anything but the view with hash `base`.
+struct Plan {
+  std::uint64_t term = 0;
+  std::uint64_t base = 0;
+  ViewNotice view;
+};
+
+/// worker -> coordinator: I adopted this, and these are the steps done.
+struct Adopted {
+  ViewNotice view;
+  std::uint64_t step = 0;
+};
+
+/// coordinator -> a worker outside the view: the job is over, do not wait.
+struct Over {};
 
 /// coordinator -> worker, or peer -> peer: no, and why.
 struct Refusal {
@@ -64,32 +93,117 @@ struct Progress {
   std::string text;               ///< further averages, ready to print
 };
 
-/// worker -> coordinator: a peer is gone, or this worker fails; which rank is to blame and why.
+/// worker -> coordinator: a peer is gone, or this worker fails; which worker is to blame and why.
 struct Complaint {
-  std::uint32_t rank = 0;
+  std::uint64_t id = 0;
   std::string reason;
 };
 
-/// peer -> peer, first message in both directions; carries the sender's control segment.
+/// anyone -> coordinator: so many workers, please. Answered.
+struct Resize {
+  std::uint32_t workers = 0;
+};
+struct Answer {
+  std::uint8_t ok = 0;
+  std::string text;
+};
+
+// ---- the coordinator and the agent that starts and watches workers ----
+
+/// agent -> coordinator, first message.
+struct AgentHello {
+  std::string job;
+};
+/// coordinator -> agent.
+struct Start {
+  std::uint64_t id = 0;
+};
+/// coordinator -> agent: this worker is not wanted any more.
+struct Stop {
+  std::uint64_t id = 0;
+};
+/// agent -> coordinator.
+struct Started {
+  std::uint64_t id = 0;
+  std::int32_t pid = 0;
+};
+/// agent -> coordinator.
+struct Ended {
+  std::uint64_t id = 0;
+  std::uint8_t good = 0;  ///< it ended by itself, with status 0
+  std::string words;      ///< "exit status 3", "killed by signal 9"
+};
+/// coordinator -> agent: what the job is now.
+struct JobState {
+  ViewNotice view;
+  std::uint32_t wanted = 0;
+  std::uint32_t spare = 0;  ///< workers that wait to be taken in
+};
+
+// ---- members among each other: agreement on a recovery view ----
+
+/// Let me decide under this term. A claim to plan changes leaves the view in force; a claim to recover fences it.
+struct Claim {
+  std::uint64_t term = 0;
+  std::uint8_t recover = 0;
+};
+/// Yes. `view` is the newest that I know to be in force; `stored` is what I have stored to follow it, if anything, and
+/// may be in force without my knowing: whoever decides now must not decide otherwise.
+struct Promise {
+  std::uint64_t term = 0;
+  ViewNotice view;
+  std::uint64_t stored_under = 0;  ///< the term of the proposal; if a step ended with it, that of `view`
+  ViewNotice stored;
+};
+/// No: I have promised `term`, and `view` is the newest that I know to be in force.
+struct Decline {
+  std::uint64_t term = 0;
+  ViewNotice view;
+};
+struct Propose {
+  std::uint64_t term = 0;
+  ViewNotice view;
+};
+/// Also said unasked by a member whose step ended with a switch.
+struct Stored {
+  std::uint64_t term = 0;  ///< the proposal's; of a switch, that of the view that it ends
+  std::uint64_t hash = 0;  ///< of the view
+};
+/// Enough members have stored it.
+struct InForce {
+  std::uint64_t term = 0;
+  ViewNotice view;
+};
+
+// ---- members among each other: connections and memory ----
+
+/// First message in both directions.
 struct PeerHello {
   std::string job;
-  std::uint64_t view_hash = 0;
   std::uint64_t id = 0;
 };
 
-/// peer -> peer: a registered region; carries two segments, its input and its part of the results.
+/// I have entered this view; carries the sender's control segment for it.
+struct Entered {
+  std::uint64_t view_hash = 0;
+  ViewNotice view;
+};
+
+/// A registered region; carries two segments, its input and its part of the results.
 struct RegionNotice {
+  std::uint64_t view_hash = 0;
   std::string name;
-  std::uint32_t region = 0;  ///< the sender's number for it
   std::uint64_t bytes = 0;
   std::uint64_t stripe = 0;
   std::uint32_t results = 0;
 };
 
-/// peer -> peer: leaving in good order; what follows is not a crash.
+/// Leaving in good order; what follows is not a crash.
 struct Bye {};
 
-using Message = std::variant<Join, ViewNotice, Refusal, Progress, Complaint, PeerHello, RegionNotice, Bye>;
+using Message = std::variant<Join, ViewNotice, Refusal, Progress, Complaint, PeerHello, RegionNotice, Bye, Ready, Plan,
+                             Adopted, Over, Resize, Answer, AgentHello, Start, Stop, Started, Ended, JobState, Claim,
+                             Promise, Decline, Propose, Stored, InForce, Entered>;
 
 std::vector<std::uint8_t> encode(const Message& message);
 /// Code::protocol with one line that says what is wrong.

@@ -8,13 +8,14 @@
 namespace pliant::membership {
 namespace {
 
-View sample() { return {1, 2, 3, {{10, 100, "@a"}, {11, 101, "@b"}}}; }
+View sample() { return {1, 2, 3, 1, {{10, 100, "@a"}, {11, 101, "@b"}}}; }
 
 TEST(View, TheHashCoversEverything) {
   std::vector<std::function<void(View&)>> changes{
       [](View& v) { v.term = 9; },
       [](View& v) { v.epoch = 9; },
       [](View& v) { v.seed = 9; },
+      [](View& v) { v.planned = 9; },
       [](View& v) { v.members[0].id = 9; },
       [](View& v) { v.members[1].pid = 9; },
       [](View& v) { v.members[0].address = "@z"; },

@@ -30,7 +30,7 @@ TEST(Socket, MessagesAndDescriptorsArriveTogether) {
   auto segment = create_segment("test", kPage, Backing::sparse).or_throw();
   segment.memory.data()[7] = std::byte{42};
   int fd = segment.fd.get();
-  ASSERT_TRUE(send(pair.left, wire::PeerHello{"job", 1, 2}, {&fd, 1}).ok());
+  ASSERT_TRUE(send(pair.left, wire::PeerHello{"job", 2}, {&fd, 1}).ok());
   ASSERT_TRUE(send(pair.left, wire::Bye{}).ok());
   auto first = receive_within(pair.right, 1000ms).or_throw();
   EXPECT_EQ(std::get<wire::PeerHello>(first.message).id, 2U);

@@ -250,6 +250,34 @@ TEST(LedgerDeathTest, GivingBackTwiceIsABug) {
   EXPECT_DEATH(ledger.give_back({{5, 7}}), "bug") << "never leased";
 }
 
+TEST(Ledger, ComesBackFromItsSnapshot) {
+  Ledger ledger(20);
+  EXPECT_EQ(Ledger::restore(ledger.snapshot()).or_throw(), ledger);
+  ledger.commit(20), ledger.commit(12);
+  ledger.give_back({{9, 10}, {2, 4}});
+  EXPECT_EQ(ledger.snapshot(), (Ledger::Snapshot{20, 1, 12, {{2, 4}, {9, 10}}}));
+  EXPECT_EQ(Ledger::restore(ledger.snapshot()).or_throw(), ledger);
+  EXPECT_EQ(Ledger::restore({}).or_throw(), Ledger(0));
+}
+
+TEST(Ledger, ImpossibleSnapshotsAreRefused) {
+  for (const auto& snapshot : std::vector<Ledger::Snapshot>{
+           {10, 0, 11, {}},               // beyond the end
+           {10, 0, 10, {}},               // an epoch that should have ended
+           {10, 0, 6, {{5, 7}}},          // never leased
+           {10, 0, 6, {{3, 3}}},          // empty
+           {10, 0, 6, {{4, 3}}},          // backwards
+           {10, 0, 6, {{2, 4}, {3, 5}}},  // overlapping
+           {10, 0, 6, {{2, 4}, {4, 5}}},  // not merged
+           {10, 0, 6, {{4, 5}, {1, 2}}},  // not sorted
+           {0, 0, 0, {{0, UINT64_MAX}}},  // of nothing
+       }) {
+    auto restored = Ledger::restore(snapshot);
+    ASSERT_FALSE(restored.ok());
+    EXPECT_EQ(restored.error().code, Code::invalid);
+  }
+}
+
 /// Runs epochs with random batch sizes, member counts and members that lose their part, and counts every sample.
 void run_random_job(std::uint64_t seed) {
   std::mt19937_64 random(seed);

@@ -15,7 +15,7 @@ namespace pliant::session {
 
 /// Runs `body(core)` on as many threads. A body that throws ends the test process: wrap what should fail.
 inline void run_cores(int workers, const std::function<void(std::unique_ptr<Core>)>& body, std::uint64_t seed = 42) {
-  membership::View view{1, 1, seed, {}};
+  membership::View view{1, 1, seed, 1, {}};
   std::vector<Fd> listeners;
   for (int id = 0; id < workers; ++id) {
     auto address = "@pliant-test/" + std::to_string(random_u64());
@@ -25,7 +25,7 @@ inline void run_cores(int workers, const std::function<void(std::unique_ptr<Core
   std::vector<std::thread> threads;
   for (int rank = 0; rank < workers; ++rank)
     threads.emplace_back(
-        [&, rank] { body(Core::form("test", view, rank, std::move(listeners[rank]), nullptr).or_throw()); });
+        [&, rank] { body(Core::form("test", view, rank, std::move(listeners[rank])).or_throw()); });
   for (auto& thread : threads) thread.join();
 }
 

@@ -8,15 +8,34 @@ namespace pliant::wire {
 namespace {
 
 std::vector<Message> one_of_each() {
-  ViewNotice view{3, 4, 42, {{0, 100, "@a"}, {7, 200, "@b"}}};
-  return {Join{"job", 1, 123, "@address", 2, "0.1"},
+  ViewNotice view{3, 4, 42, 2, {{0, 100, "@a"}, {7, 200, "@b"}}};
+  return {Join{"job", 1, 123, "@address", 2, "0.1", "8 items", view, 9},
           view,
           Refusal{"no"},
           Progress{10, 1, 3, 100, 6400, 1234.5, 0.25, "accuracy 0.9"},
           Complaint{2, "died"},
-          PeerHello{"job", 0x1234, 7},
-          RegionNotice{"gradients", 1, 4096, 4096, 2},
-          Bye{}};
+          PeerHello{"job", 7},
+          RegionNotice{0x1234, "gradients", 4096, 4096, 2},
+          Bye{},
+          Ready{"8 items"},
+          Plan{5, 0x1234, view},
+          Adopted{view, 10},
+          Over{},
+          Resize{4},
+          Answer{1, "done"},
+          AgentHello{"job"},
+          Start{3},
+          Stop{3},
+          Started{3, 4711},
+          Ended{3, 0, "killed by signal 9"},
+          JobState{view, 4, 1},
+          Claim{6, 1},
+          Promise{6, view, 5, view},
+          Decline{7, view},
+          Propose{6, view},
+          Stored{6, 0x1234},
+          InForce{6, view},
+          Entered{0x1234, view}};
 }
 
 TEST(Messages, ComeBackFromTheirBytes) {
@@ -54,13 +73,13 @@ TEST(Messages, StrangersAndOtherVersionsAreTold) {
 }
 
 TEST(Messages, CountsThatLieAllocateNothing) {
-  auto bytes = encode(ViewNotice{1, 1, 1, {}});
+  auto bytes = encode(ViewNotice{1, 1, 1, 1, {}});
   for (std::size_t i = bytes.size() - 4; i < bytes.size(); ++i) bytes[i] = 0xff;
   EXPECT_FALSE(decode(bytes).ok());
 }
 
 TEST(Messages, AViewOfTheLargestSizeFits) {
-  ViewNotice view{1, 1, 1, {}};
+  ViewNotice view{1, 1, 1, 1, {}};
   for (std::uint64_t id = 0; id < kMaxMembers; ++id) view.members.push_back({id, 1 << 22, "@pliant/0123456789abcdef"});
   EXPECT_EQ(std::get<ViewNotice>(decode(encode(view)).or_throw()).members.size(), kMaxMembers);
 }

@@ -1,0 +1,410 @@
+#include "membership/member.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+namespace pliant::membership {
+namespace {
+
+std::set<std::uint64_t> ids_of(const View& view) {
+  std::set<std::uint64_t> ids;
+  for (const auto& member : view.members) ids.insert(member.id);
+  return ids;
+}
+
+template <class Map>
+std::set<std::uint64_t> keys_of(const Map& map) {
+  std::set<std::uint64_t> keys;
+  for (const auto& [key, value] : map) keys.insert(key);
+  return keys;
+}
+
+wire::InForce in_force(const View& view) { return {view.term, notice_of(view)}; }
+
+}  // namespace
+
+Member::Member(std::uint64_t self, View view)
+    : self_(self), view_(std::move(view)), promised_(view_.term), highest_(view_.term) {}
+
+// ---- events ----
+
+Decision Member::on_lost(std::uint64_t id, bool proven, Nanos now) {
+  Decision out;
+  if (id == self_) return out;
+  auto& known = lost_[id];
+  known = known || proven;
+  switch (state_) {
+    case State::steady:
+      if (view_.rank_of(id) >= 0) recover(now, out);
+      break;
+    case State::switching:
+      if (!conclude_switch(now, out) && view_.rank_of(id) >= 0) recover(now, out);
+      break;
+    case State::recovering:
+      if (leaderless() && lower_left() == 0) claim(now, out);
+      break;
+    case State::claiming:
+      propose_if_promised(now, out);
+      break;
+    case State::proposing:
+      conclude_if_stored(now, out);
+      break;
+    case State::evicted:
+      break;
+  }
+  return out;
+}
+
+Decision Member::on_message(std::uint64_t from, const Agreement& message, Nanos now) {
+  Decision out;
+  // The dead have no vote. What they said of views that are in force is still true.
+  if (proven_dead(from) && !std::holds_alternative<wire::InForce>(message)) return out;
+  std::visit([&](const auto& known) { on(from, known, now, out); }, message);
+  return out;
+}
+
+Decision Member::on_time(Nanos now) {
+  Decision out;
+  const auto patience = state_ == State::recovering ? kPatience * (1 + lower_left()) : kPatience;
+  if (now - quiet_since_ < patience) return out;
+  quiet_since_ = now;
+  switch (state_) {
+    case State::switching:
+      say_switch(out);
+      break;
+    case State::recovering:
+      claim(now, out);
+      break;
+    case State::claiming:
+      say_claim(out);
+      break;
+    case State::proposing:
+      say_proposal(out);
+      break;
+    case State::steady:
+    case State::evicted:
+      break;
+  }
+  return out;
+}
+
+Decision Member::adopt(View view, Nanos now) {
+  PLIANT_ASSERT(state_ == State::steady && view.epoch == view_.epoch + 1);
+  Decision out;
+  store(std::move(view), view_.term);
+  plan_.reset();
+  state_ = State::switching;
+  quiet_since_ = now;
+  say_switch(out);
+  conclude_switch(now, out);
+  return out;
+}
+
+bool Member::on_plan(const wire::Plan& plan) {
+  auto view = view_from(plan.view);
+  if (state_ != State::steady || newcomer() || plan.term < promised_ || !view.ok()) return false;
+  if (plan.base != view_.hash() || view.value().epoch != view_.epoch + 1) return false;
+  if (plan.term > promised_) promised_to_.reset();
+  promised_ = plan.term;
+  plan_ = std::move(view).value();
+  return true;
+}
+
+// ---- as voter ----
+
+void Member::on(std::uint64_t from, const wire::Claim& claim, Nanos now, Decision& out) {
+  highest_ = std::max(highest_, claim.term);
+  const bool again = claim.term == promised_ && promised_to_ == from;
+  const bool stranger = claim.recover && !newcomer() && view_.rank_of(from) < 0;
+  if ((claim.term <= promised_ && !again) || stranger || state_ == State::evicted) {
+    out.letters.push_back({from, refusal()});
+    return;
+  }
+  promised_ = claim.term;
+  promised_to_ = from;
+  if (claim.recover) follow(from, now, out);
+  wire::Promise promise{promised_, notice_of(view_), 0, {}};
+  if (stored_) promise.stored_under = stored_under_, promise.stored = notice_of(*stored_);
+  out.letters.push_back({from, std::move(promise)});
+}
+
+/// Leaves the view to the candidate that was promised `promised_`.
+void Member::follow(std::uint64_t candidate, Nanos now, Decision& out) {
+  fenced_ = promised_;
+  if (newcomer()) return;
+  out.fence = state_ == State::steady || state_ == State::switching;
+  state_ = State::recovering;
+  leader_ = candidate;
+  plan_.reset();
+  quiet_since_ = now;
+}
+
+void Member::on(std::uint64_t from, const wire::Propose& proposal, Nanos now, Decision& out) {
+  auto view = view_from(proposal.view);
+  if (!view.ok()) return;
+  const bool promised = proposal.term == promised_ && promised_to_ == from && state_ == State::recovering;
+  if (!promised || view.value().epoch <= view_.epoch) {
+    out.letters.push_back({from, refusal()});
+    return;
+  }
+  if (view.value().epoch != view_.epoch + 1) return;  // the base is on its way: the candidate tells who is behind
+  quiet_since_ = now;
+  store(std::move(view).value(), proposal.term);
+  out.letters.push_back({from, wire::Stored{proposal.term, stored_->hash()}});
+}
+
+void Member::on(std::uint64_t, const wire::InForce& news, Nanos now, Decision& out) {
+  if (auto view = view_from(news.view); view.ok()) hear_of(view.value(), now, out);
+}
+
+/// `view` is in force, says somebody who knows.
+void Member::hear_of(const View& view, Nanos now, Decision& out) {
+  const bool inside = view.rank_of(self_) >= 0;
+  if (state_ == State::evicted || !newer(view) || (newcomer() && !inside)) return;
+  const auto before = state_;
+  set_base(view);
+  if (!inside) {
+    state_ = State::evicted;
+    out.evicted = true;
+  } else if (view.term >= fenced_ && !stored_) {
+    // Everybody in it has been heard by whoever decided it: suspicions are out of date, deaths are not.
+    std::erase_if(lost_, [&](const auto& lost) { return !lost.second && view_.rank_of(lost.first) >= 0; });
+    out.fence = before == State::steady || before == State::switching;
+    enter(now, out);
+  } else {
+    rebase(now, out);
+  }
+}
+
+/// The base has changed under a promise that forbids to enter it.
+void Member::rebase(Nanos now, Decision& out) {
+  switch (state_) {
+    case State::claiming:
+      say_claim(out);
+      propose_if_promised(now, out);
+      break;
+    case State::proposing:
+      claim(now, out);
+      break;
+    default:
+      out.fence = state_ != State::recovering;
+      state_ = State::recovering;
+      quiet_since_ = now;
+  }
+}
+
+// ---- a step's switch ----
+
+void Member::on(std::uint64_t from, const wire::Stored& stored, Nanos now, Decision& out) {
+  if (state_ == State::proposing && stored.term == promised_) {
+    if (stored.hash != stored_->hash()) return;
+    stored_by_.insert(from);
+    return conclude_if_stored(now, out);
+  }
+  switched_[from] = stored.hash;
+  const bool behind = stored.hash == view_.hash() || view_.rank_of(from) < 0;
+  if (state_ == State::steady && behind && !newcomer()) out.letters.push_back({from, in_force(view_)});
+  conclude_switch(now, out);
+}
+
+/// Who leaves does not count: it waits until somebody who stays has heard enough, its own voice included.
+bool Member::conclude_switch(Nanos now, Decision& out) {
+  if (state_ != State::switching || stored_->rank_of(self_) < 0) return false;
+  Ids who{self_};
+  for (const auto& [id, hash] : switched_)
+    if (hash == stored_->hash()) who.insert(id);
+  if (!enough(who)) return false;
+  Ids come_or_go;
+  const auto before = ids_of(view_);
+  const auto after = ids_of(*stored_);
+  std::set_symmetric_difference(before.begin(), before.end(), after.begin(), after.end(),
+                                std::inserter(come_or_go, come_or_go.end()));
+  set_base(*std::exchange(stored_, std::nullopt));
+  say_in_force(come_or_go, out);
+  enter(now, out);
+  return true;
+}
+
+// ---- as candidate ----
+
+void Member::recover(Nanos now, Decision& out) {
+  out.fence = true;
+  state_ = State::recovering;
+  leader_.reset();
+  plan_.reset();
+  hasty_ = true;
+  quiet_since_ = now;
+  if (lower_left() == 0) claim(now, out);
+}
+
+void Member::claim(Nanos now, Decision& out) {
+  highest_ = std::max(highest_, promised_) + 1;
+  promised_ = fenced_ = highest_;
+  promised_to_ = leader_ = self_;
+  state_ = State::claiming;
+  quiet_since_ = now;
+  votes_.clear();
+  votes_[self_] = {view_.epoch, stored_under_, stored_};
+  say_claim(out);
+  propose_if_promised(now, out);
+}
+
+void Member::on(std::uint64_t from, const wire::Promise& promise, Nanos now, Decision& out) {
+  if (state_ != State::claiming || promise.term != promised_) return;
+  if (auto lost = lost_.find(from); lost != lost_.end()) lost_.erase(lost);  // it lives
+  auto& vote = votes_[from];
+  vote = {promise.view.epoch, promise.stored_under, std::nullopt};
+  if (auto stored = view_from(promise.stored); stored.ok()) vote.stored = std::move(stored).value();
+  if (auto view = view_from(promise.view); view.ok() && newer(view.value())) return hear_of(view.value(), now, out);
+  propose_if_promised(now, out);
+}
+
+void Member::on(std::uint64_t from, const wire::Decline& decline, Nanos now, Decision& out) {
+  highest_ = std::max(highest_, decline.term);
+  if (auto view = view_from(decline.view); view.ok() && newer(view.value())) return hear_of(view.value(), now, out);
+  if (state_ != State::claiming && state_ != State::proposing) return;
+  if (decline.term >= promised_) {
+    state_ = State::recovering;
+    leader_.reset();
+    quiet_since_ = now;
+    if (std::exchange(hasty_, false) && lower_left() == 0) claim(now, out);
+  } else if (state_ == State::claiming && decline.view.epoch < view_.epoch && view_.rank_of(from) >= 0) {
+    out.letters.push_back({from, in_force(view_)});
+    out.letters.push_back({from, wire::Claim{promised_, 1}});
+  }
+}
+
+void Member::propose_if_promised(Nanos now, Decision& out) {
+  if (state_ != State::claiming || !enough(keys_of(votes_))) return;
+  store(next_of_base(), promised_);
+  state_ = State::proposing;
+  quiet_since_ = now;
+  stored_by_ = {self_};
+  say_proposal(out);
+  conclude_if_stored(now, out);
+}
+
+View Member::next_of_base() const {
+  const Vote* best = nullptr;
+  for (const auto& [id, vote] : votes_) {
+    if (!vote.stored || vote.stored->epoch != view_.epoch + 1 || view_.rank_of(id) < 0) continue;
+    if (best == nullptr || vote.stored_under > best->stored_under) best = &vote;
+  }
+  View next = best != nullptr ? *best->stored : view_;
+  if (best == nullptr)
+    std::erase_if(next.members, [&](const auto& m) { return !votes_.contains(m.id) || lost_.contains(m.id); });
+  next.term = promised_;
+  next.epoch = view_.epoch + 1;
+  return next;
+}
+
+void Member::conclude_if_stored(Nanos now, Decision& out) {
+  if (state_ != State::proposing || !enough(stored_by_)) return;
+  auto all = ids_of(view_);
+  set_base(*std::exchange(stored_, std::nullopt));
+  all.merge(ids_of(view_));
+  say_in_force(all, out);
+  enter(now, out);
+}
+
+/// Goes on in the view just set, unless it has lost somebody already.
+void Member::enter(Nanos now, Decision& out) {
+  leader_.reset();
+  quiet_since_ = now;
+  if (view_.rank_of(self_) < 0) {
+    state_ = State::evicted;
+    out.evicted = true;
+    return;
+  }
+  state_ = State::steady;
+  const bool whole = std::ranges::none_of(view_.members, [&](const auto& m) { return lost_.contains(m.id); });
+  if (whole)
+    out.enter = view_;
+  else
+    recover(now, out);
+}
+
+void Member::set_base(View view) {
+  view_ = std::move(view);
+  plan_.reset();
+  if (stored_ && stored_->epoch <= view_.epoch) stored_.reset();
+  highest_ = std::max(highest_, view_.term);
+  std::erase_if(switched_, [&](const auto& said) { return view_.rank_of(said.first) < 0; });
+  if (view_.term < promised_) return;
+  promised_ = view_.term;  // a claim of this term has done its work
+  promised_to_.reset();
+}
+
+void Member::store(View view, std::uint64_t under) {
+  stored_ = std::move(view);
+  stored_under_ = under;
+}
+
+// ---- letters ----
+
+void Member::say_claim(Decision& out) const {
+  for (const auto& member : view_.members)
+    if (!votes_.contains(member.id) && !proven_dead(member.id))
+      out.letters.push_back({member.id, wire::Claim{promised_, 1}});
+}
+
+void Member::say_proposal(Decision& out) const {
+  for (const auto& [id, vote] : votes_) {
+    if (stored_by_.contains(id) || view_.rank_of(id) < 0 || proven_dead(id)) continue;
+    if (vote.epoch < view_.epoch) out.letters.push_back({id, in_force(view_)});
+    out.letters.push_back({id, wire::Propose{promised_, notice_of(*stored_)}});
+  }
+}
+
+void Member::say_switch(Decision& out) const {
+  for (const auto& member : view_.members)
+    if (member.id != self_ && !proven_dead(member.id))
+      out.letters.push_back({member.id, wire::Stored{view_.term, stored_->hash()}});
+}
+
+void Member::say_in_force(const Ids& to, Decision& out) const {
+  for (auto id : to)
+    if (id != self_ && !proven_dead(id)) out.letters.push_back({id, in_force(view_)});
+}
+
+wire::Decline Member::refusal() const { return {promised_, notice_of(view_)}; }
+
+// ---- questions ----
+
+bool Member::newer(const View& view) const {
+  return std::tie(view.epoch, view.term) > std::tie(view_.epoch, view_.term);
+}
+
+bool Member::proven_dead(std::uint64_t id) const {
+  const auto lost = lost_.find(id);
+  return lost != lost_.end() && lost->second;
+}
+
+/// Whether these members of the base decide for all of it. Any two sets that do have a member in common.
+bool Member::enough(const Ids& who) const {
+  std::size_t have = 0;
+  bool all_proven = true;
+  for (const auto& member : view_.members) {
+    if (who.contains(member.id)) {
+      ++have;
+    } else {
+      const auto lost = lost_.find(member.id);
+      if (lost == lost_.end()) return false;
+      all_proven = all_proven && lost->second;
+    }
+  }
+  if (all_proven) return have > 0;
+  const auto size = view_.members.size();
+  return 2 * have > size || (2 * have == size && who.contains(*ids_of(view_).begin()));
+}
+
+/// How many members that are not lost come before this one as candidates.
+int Member::lower_left() const {
+  return static_cast<int>(
+      std::ranges::count_if(view_.members, [&](const auto& m) { return m.id < self_ && !lost_.contains(m.id); }));
+}
+
+bool Member::leaderless() const { return !leader_ || lost_.contains(*leader_); }
+
+}  // namespace pliant::membership

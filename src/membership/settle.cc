@@ -1,0 +1,98 @@
+#include "membership/settle.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace pliant::membership {
+namespace {
+
+using Kind = Verdict::Kind;
+
+/// Has every result of step `step`.
+bool has(const Report& report, std::uint64_t step) {
+  return report.step > step || (report.step == step && report.in_step && report.complete);
+}
+
+/// What cannot be true of two members of one job, `a` not ahead of `b`.
+std::string objection_to(const Report& a, const Report& b) {
+  if (b.step > a.step + 1) return fmt::format("one is at step {}, the other at {}", a.step, b.step);
+  if (!a.in_step && has(b, a.step)) return fmt::format("one has step {} complete that the other has not begun", a.step);
+  if (b.step > a.step && b.in_step && b.complete)
+    return fmt::format("one has step {} complete while the other is in step {}", b.step, a.step);
+  if (a.step == b.step && a.digest != 0 && b.digest != 0 && a.digest != b.digest)
+    return fmt::format("they differ in state before step {}", a.step);
+  return {};
+}
+
+std::string contradiction_in(const std::vector<Report>& reports) {
+  for (std::size_t i = 0; i < reports.size(); ++i) {
+    for (std::size_t j = 0; j < i; ++j) {
+      const auto &a = reports[i], &b = reports[j];
+      std::string objection;
+      if (a.layout != b.layout)
+        objection = "they share different things";
+      else if (!a.blank && !b.blank)
+        objection = a.step < b.step ? objection_to(a, b) : objection_to(b, a);
+      if (objection.empty() && !a.blank && !b.blank && a.step == b.step) objection = objection_to(a, b);
+      if (!objection.empty()) return fmt::format("ranks {} and {}: {}", j, i, objection);
+    }
+  }
+  return {};
+}
+
+template <class Test>
+int lowest(const std::vector<Report>& reports, Test test) {
+  const auto found = std::ranges::find_if(reports, [&](const Report& r) { return !r.blank && test(r); });
+  return found == reports.end() ? -1 : static_cast<int>(found - reports.begin());
+}
+
+/// The step after which, or in which, the hindmost is.
+std::uint64_t first_step(const std::vector<Report>& reports) {
+  std::uint64_t first = UINT64_MAX;
+  for (const auto& report : reports)
+    if (!report.blank) first = std::min(first, report.step);
+  return first;
+}
+
+}  // namespace
+
+Verdict settle(const std::vector<Report>& reports) {
+  Verdict verdict;
+  verdict.contradiction = contradiction_in(reports);
+  if (!verdict.contradiction.empty()) return verdict;
+  const bool newcomers = std::ranges::any_of(reports, &Report::blank);
+  verdict.state_from = newcomers ? std::max(0, lowest(reports, [](const Report&) { return true; })) : -1;
+  const auto first = first_step(reports);
+  if (first == UINT64_MAX) return verdict;
+
+  const auto with = lowest(reports, [&](const Report& r) { return has(r, first); });
+  const auto without = lowest(reports, [&](const Report& r) { return !has(r, first); });
+  verdict.step = with >= 0 ? first + 1 : first;
+  verdict.begun = lowest(reports, [&](const Report& r) { return r.step == verdict.step && r.in_step; }) >= 0;
+  if (with >= 0 && without >= 0) {
+    verdict.kind = Kind::hand_over;
+    verdict.from = with;
+  } else if (verdict.begun) {
+    verdict.kind = Kind::redo;
+  }
+  return verdict;
+}
+
+std::optional<View> next_view(const View& now, const std::vector<Outlook>& outlooks, const std::optional<View>& plan) {
+  PLIANT_ASSERT(static_cast<int>(outlooks.size()) == now.size());
+  const auto named = outlooks.empty() ? 0 : outlooks.front().plan;
+  const bool planned = named != 0 && std::ranges::all_of(outlooks, [&](const auto& o) { return o.plan == named; });
+  PLIANT_ASSERT(!planned || (plan && plan->hash() == named));
+  View next = planned ? *plan : now;
+  std::erase_if(next.members, [&](const auto& member) {
+    const int rank = now.rank_of(member.id);
+    return rank >= 0 && outlooks[static_cast<std::size_t>(rank)].leaves;
+  });
+  const bool some_stay = std::ranges::any_of(next.members, [&](const auto& m) { return now.rank_of(m.id) >= 0; });
+  if (next.members == now.members || !some_stay) return std::nullopt;
+  next.epoch = next.planned = now.epoch + 1;
+  return next;
+}
+
+}  // namespace pliant::membership

@@ -1,0 +1,67 @@
+// What becomes of a step that was interrupted, and which view follows a step: pure functions of what all members have
+// said, so that all come to the same answer.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "membership/view.h"
+
+namespace pliant::membership {
+
+/// Where a member stands when it enters a view: the first thing that the members of a new view tell each other.
+struct Report {
+  bool blank = false;        ///< a newcomer: has no state yet
+  std::uint64_t step = 0;    ///< the step it is in, or that it is about to begin
+  bool in_step = false;      ///< false: between two steps
+  bool complete = false;     ///< in a step, and has every result of it
+  std::uint64_t layout = 0;  ///< hash of what it shares
+  std::uint64_t digest = 0;  ///< of the shared state as of the last step that it committed, in joins and recoveries
+};
+
+struct Verdict {
+  enum class Kind {
+    go_on,      ///< all are at the same point, and nothing is missing
+    redo,       ///< the step is reduced again from the gradients of those who are left
+    hand_over,  ///< some have the step's results: rank `from` gives them to the others
+  };
+  Kind kind = Kind::go_on;
+  int from = -1;        ///< hand_over: the lowest rank that has the results
+  int state_from = -1;  ///< the lowest rank that has state, if there are newcomers; else -1
+  /// What comes first in the view, once results are handed over and who has a step complete has committed it.
+  std::uint64_t step = 0;
+  /// Some are in `step` already, with samples leased in an earlier view: they submit it again, all others contribute
+  /// nothing to it, because a lease of this view would overlap with those.
+  bool begun = false;
+  std::string contradiction;  ///< reports that cannot come from one job; empty if all is well
+};
+
+/// By rank of the new view.
+///  - nobody has state: all are blank, which is a job's start: go_on, state_from 0. In a later view it is the end: who
+///    had state is gone.
+///  - newcomers have no part in the verdict. They get the state as of the last committed step, after a hand-over and
+///    before a redo. (A recovery may have to take up a plan whose last step is not complete at anybody who stays.)
+///  - all at the same step: go_on if all have it complete or none is in it, hand_over if some have it complete, else
+///    redo: who is not in it yet has nothing to submit
+///  - one step apart: those at s+1 have completed s: hand_over to those still in s, unless they have it complete too
+///    (then go_on, or redo if s+1 has begun)
+///  - anything else is a contradiction, named by ranks: a step complete that somebody has not begun, members further
+///    apart, other layouts, other digests after the same step (0: not told)
+Verdict settle(const std::vector<Report>& reports);
+
+/// What each member says of the next view in its summary.
+struct Outlook {
+  std::uint64_t plan = 0;  ///< hash of the newest plan it holds; 0: none
+  bool leaves = false;     ///< it wants to leave after this step
+};
+
+/// The view after a step that was closed with these outlooks (by rank of `now`): the plan, if all hold the same one,
+/// else `now`; without those who leave. Nothing if that has the members of `now`, or if nobody of `now` would be left:
+/// newcomers have no state (then all stay).
+/// Every change makes a new epoch; the term stays the plan's.
+/// `plan` is the one that this member named in its own outlook, even if it has heard of a newer one since.
+std::optional<View> next_view(const View& now, const std::vector<Outlook>& outlooks, const std::optional<View>& plan);
+
+}  // namespace pliant::membership

@@ -1,0 +1,88 @@
+// Checkpoints: the job's state in files that need no Pliant to be read.
+//
+// DIR/step-000000001200/
+//   state.safetensors   all shared state (the safetensors format)
+//   checkpoint.json     where the job was, and the size and digest of the file above
+//
+// A checkpoint is written under another name and renamed when it is complete and on the disk: a kill at any instant
+// leaves the last good one. Writing never holds up training: the state is copied in memory, the rest happens on a
+// thread of its own.
+#pragma once
+
+#include <pliant/pliant.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "session/ledger.h"
+
+namespace pliant::session {
+
+/// Where the job was when the state was taken.
+struct Position {
+  std::string job;
+  std::uint64_t step = 0;  ///< steps committed
+  std::uint64_t seed = 0;
+  std::uint64_t lineage = 0;  ///< how often the job was restarted from a checkpoint
+  std::uint64_t samples = 0;  ///< consumed since the job's beginning
+  std::uint64_t digest = 0;   ///< of the state
+  int workers = 0;            ///< at that time; any number can resume
+  std::uint64_t local_batch = 0, global_batch = 0;
+  std::optional<Ledger> ledger;  ///< with a sampler
+};
+
+struct Checkpoint {
+  Position position;
+  std::string folder;
+  struct Tensor {
+    Dtype dtype = Dtype::f32;
+    std::vector<std::uint64_t> shape;
+    std::vector<std::byte> data;
+  };
+  std::map<std::string, Tensor> tensors;
+};
+
+/// Writes one, now and completely; returns its folder. The caller's items are read before the call returns.
+Result<std::string> write_checkpoint(const std::string& dir, const Position& position,
+                                     const std::vector<StateItem>& items);
+/// Reads one and checks all of it: lengths, offsets, types, digest. A file of a stranger's making is an error in one
+/// line that says what and where, never a crash or an allocation that it chose.
+Result<Checkpoint> read_checkpoint(const std::string& folder);
+/// The newest good one in `dir`; broken ones are passed over with a warning in the log. Code::not_found if there is
+/// none.
+Result<Checkpoint> newest_checkpoint(const std::string& dir);
+/// Removes all but the newest `keep` complete ones, and what interrupted writers left. Broken ones do not count, and go
+/// when they are older than the last that is kept.
+void prune_checkpoints(const std::string& dir, int keep);
+/// Copies the tensors into items of the same names. Code::mismatch, naming the first difference, if they do not fit.
+Status restore(const Checkpoint& checkpoint, const std::vector<StateItem>& items);
+
+/// Writes checkpoints in the background, one at a time.
+/// Threads: one caller; the writing happens on the writer's own thread.
+class CheckpointWriter {
+ public:
+  CheckpointWriter(std::string dir, int keep);
+  /// Waits until what was begun and is stable is on the disk. What is not stable by then is dropped.
+  ~CheckpointWriter();
+  CheckpointWriter(const CheckpointWriter&) = delete;
+  CheckpointWriter& operator=(const CheckpointWriter&) = delete;
+
+  /// Copies the items and begins to write them. False if the one before is still being written or not yet stable: this
+  /// one is left out. If that other one is not of an earlier step, the job went back behind it: it is dropped, too.
+  bool begin(Position position, const std::vector<StateItem>& items);
+  /// Step `step` is stable: checkpoints up to it may take their names.
+  void stable(std::uint64_t step);
+  /// Failures so far (a full disk); each was logged in one line.
+  std::uint64_t failures() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace pliant::session

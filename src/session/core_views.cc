@@ -1,0 +1,378 @@
+// Core's second half: reductions that survive the loss of workers, and the way from one view to the next.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "base/bytes.h"
+#include "base/log.h"
+#include "base/system.h"
+#include "net/socket.h"
+#include "session/core.h"
+
+#ifndef PLIANT_VERSION
+#define PLIANT_VERSION "0"
+#endif
+
+namespace pliant::session {
+namespace {
+
+using membership::Report;
+using membership::Verdict;
+using membership::View;
+
+/// The environment that `pliant run` gives its workers.
+struct Invitation {
+  std::string job;
+  std::string coordinator;
+  std::uint64_t worker = 0;
+};
+
+std::optional<Invitation> invitation() {
+  auto coordinator = env("PLIANT_COORDINATOR");
+  auto job = env("PLIANT_JOB");
+  auto worker = env("PLIANT_WORKER");
+  if (!coordinator || !job || !worker) return std::nullopt;
+  return Invitation{*job, *coordinator, std::strtoull(worker->c_str(), nullptr, 10)};
+}
+
+}  // namespace
+
+Core::Core(std::uint64_t self, std::uint64_t seed, std::unique_ptr<Roster> roster)
+    : self_(self), seed_(seed), roster_(std::move(roster)) {}
+
+Core::~Core() {
+  if (roster_) roster_->guard(nullptr);
+}
+
+Result<std::unique_ptr<Core>> Core::form(const std::string& job, const View& view, int rank, Fd listener) {
+  auto self = view.members[static_cast<std::size_t>(rank)];
+  std::unique_ptr<Roster> roster;
+  if (view.size() > 1) roster = std::make_unique<Roster>(RosterOptions{job, self, std::move(listener), view, "", 0, ""});
+  std::unique_ptr<Core> core(new Core(self.id, view.seed, std::move(roster)));
+  PLIANT_TRY(core->try_enter(view));
+  core->dealt_to_ = view;
+  core->turn_ = {view, rank, view.size()};
+  return core;
+}
+
+Result<std::unique_ptr<Core>> Core::join(const JoinOptions& options) {
+  auto invited = invitation();
+  if (!invited) return form("", {1, 1, options.seed.value_or(42), 1, {{0, getpid(), ""}}}, 0, Fd());
+
+  auto address = fmt::format("@pliant/{:016x}", random_u64());
+  auto listener = net::listen_at(address);
+  if (!listener.ok()) return listener.error();
+  auto roster = std::make_unique<Roster>(RosterOptions{invited->job,
+                                                       {invited->worker, getpid(), address},
+                                                       std::move(listener).value(),
+                                                       {},
+                                                       invited->coordinator,
+                                                       static_cast<std::uint8_t>(cpu_level()),
+                                                       PLIANT_VERSION});
+  auto first = roster->await_first();
+  if (!first.ok()) return first.error();
+  auto view = std::move(first).value();
+  std::unique_ptr<Core> core(new Core(invited->worker, view.seed, std::move(roster)));
+  int rank = view.rank_of(invited->worker);
+  log::set_prefix(std::to_string(invited->worker));
+  if (rank < 0) {
+    core->go_solo();
+    return core;
+  }
+  core->dealt_to_ = view;
+  core->turn_ = {view, rank, view.size()};
+  core->enter_next();
+  return core;
+}
+
+// ---- reductions ----
+
+AreaPtr Core::area(const std::string& name, std::size_t bytes) {
+  if (auto known = areas_[name].lock()) {
+    if (known->bytes != bytes) throw Failure(Code::invalid, fmt::format("region '{}' exists already", name));
+    return known;
+  }
+  auto made = std::make_shared<Area>(Area{name, bytes, group_->create_region(name, bytes).or_throw()});
+  areas_[name] = made;
+  return made;
+}
+
+TicketPtr Core::submit(Task task) {
+  auto ticket = std::make_shared<Ticket>(std::move(task));
+  const auto& wanted = ticket->task();
+  if (!wanted.area && wanted.in == wanted.out && wanted.in && group_->size() > 1) {
+    const auto* from = static_cast<const std::byte*>(wanted.in);
+    ticket->input_.assign(from, from + wanted.count * size_of(wanted.dtype));
+  }
+  start_operation(*ticket);
+  tickets_.push_back(ticket);
+  return ticket;
+}
+
+void Core::start_operation(Ticket& ticket) {
+  const auto& task = ticket.task_;
+  ticket.done_ = false;
+  ticket.region_ = task.area ? task.area->region : nullptr;
+  ticket.operation_ = group_
+                          ->submit({.name = task.name,
+                                    .dtype = task.dtype,
+                                    .op = task.op,
+                                    .count = task.count,
+                                    .region = ticket.region_,
+                                    .offset = task.offset,
+                                    .in = task.in,
+                                    .out = task.out,
+                                    .weight = task.weight,
+                                    .squares = task.squares,
+                                    .caller_waits = task.caller_waits})
+                          .or_throw();
+}
+
+void Core::await_successor(const Error& error) {
+  if (error.code != Code::peer_lost || !roster_) throw Failure(error.code, error.message);
+  roster_->give_up_on_departed();
+  auto began = clock_.now();
+  roster_->await_next();
+  stalled_ += clock_.now() - began;
+}
+
+bool Core::done_or_settled(Ticket& ticket) {
+  if (ticket.done_) return true;
+  auto waited = group_->wait(ticket.operation_);
+  if (waited.ok()) return ticket.done_ = true;
+  await_successor(waited.error());
+  return ticket.done_ = group_->settle(ticket.operation_);
+}
+
+void Core::wait(const TicketPtr& ticket) {
+  while (!done_or_settled(*ticket)) enter_next();
+  if (in_step_ && !closed_ && ticket->task().op == Op::weighted_mean && !ticket->task().with_step) delivered_ = true;
+  if (!ticket->task().with_step) std::erase(tickets_, ticket);
+}
+
+std::optional<Core::Rows> Core::exchange_or_settle(const std::string& row) {
+  auto rows = group_->exchange(row);
+  if (rows.ok()) return std::move(rows).value();
+  await_successor(rows.error());
+  return group_->settle_exchange();
+}
+
+Core::Rows Core::exchange_surely(const std::function<std::string()>& row) {
+  for (;;) {
+    if (auto rows = exchange_or_settle(row())) return *std::move(rows);
+    enter_next();
+  }
+}
+
+double Core::average(const std::string& name, double value, double weight) {
+  double sums[2] = {weight > 0 ? value * weight : 0, weight};
+  wait(submit({.name = "~average/" + name,
+               .dtype = Dtype::f64,
+               .op = Op::sum,
+               .count = 2,
+               .in = sums,
+               .out = sums,
+               .caller_waits = true}));
+  return sums[1] > 0 ? sums[0] / sums[1] : std::nan("");
+}
+
+std::uint64_t Core::digest() {
+  auto own = replicas_.digest();
+  std::vector<std::uint64_t> digests;
+  for (const auto& row : exchange_surely([&] { return fmt::format("{:016x}", own); }))
+    digests.push_back(std::strtoull(row.c_str(), nullptr, 16));
+  if (auto text = deviants(digests); !text.empty())
+    throw Failure(Code::diverged, "replicas are not identical: " + text);
+  return own;
+}
+
+void Core::leave() {
+  if (roster_) roster_->say_goodbye();
+}
+
+void Core::resize(int workers) {
+  if (workers < 1) throw Failure(Code::invalid, "a job needs at least one worker");
+  if (roster_ && rank() == 0) roster_->ask_for(static_cast<std::uint32_t>(workers));
+}
+
+// ---- from view to view ----
+
+Report Core::report() const {
+  Report own;
+  own.blank = blank_;
+  own.step = step_;
+  own.in_step = in_step_;
+  own.complete = closed_;
+  own.layout = replicas_.layout();
+  return own;
+}
+
+Status Core::try_enter(const View& view) {
+  int rank = view.rank_of(self_);
+  collective::Team team{roster_ ? roster_->job() : "", view.hash(), view.members, rank, membership::notice_of(view)};
+  if (roster_) roster_->took(view);
+  auto formed = collective::Group::form(std::move(team), roster_ ? &roster_->mesh() : nullptr);
+  if (!formed.ok()) return formed.error();
+  auto group = std::move(formed).value();
+  if (roster_) roster_->guard(group.get());
+  auto settled = started_ ? settle_in(*group) : Status();
+  if (!settled.ok() && roster_) roster_->guard(nullptr);
+  PLIANT_TRY(settled);
+  group_ = std::move(group);  // what was before is gone, except for the regions that tickets and areas hold
+  view_ = view;
+  return {};
+}
+
+Status Core::settle_in(collective::Group& group) {
+  auto rows = group.exchange(encode(Arrival{report(), replicas_.describe()}));
+  if (!rows.ok()) return rows.error();
+  std::vector<Report> reports;
+  for (std::size_t rank = 0; rank < rows.value().size(); ++rank) {
+    auto arrival = decode_arrival(rows.value()[rank]);
+    if (!arrival.ok()) return arrival.error();
+    reports.push_back(arrival.value().report);
+    if (reports.back().layout != reports.front().layout)
+      return Error{Code::mismatch, fmt::format("workers share different state: rank {} has {}, rank 0 has {}", rank,
+                                               arrival.value().words,
+                                               decode_arrival(rows.value()[0]).or_throw().words)};
+  }
+  auto verdict = membership::settle(reports);
+  if (!verdict.contradiction.empty()) return Error{Code::mismatch, verdict.contradiction};
+  bool all_blank = std::ranges::all_of(reports, [](const auto& each) { return each.blank; });
+  if (all_blank && journal_ && !journal_->resume_dir().empty())
+    return Error{Code::not_found, "nobody could begin from the checkpoint"};
+  if (verdict.kind == Verdict::Kind::hand_over)
+    return Error{Code::internal, "some workers have results that others on this host have not"};
+  return verdict.state_from >= 0 ? transfer(group, verdict) : Status();
+}
+
+/// Goes on in the view that is agreed on, whoever dies on the way.
+void Core::enter_next() {
+  auto began = clock_.now();
+  for (;;) {
+    auto view = roster_->await_next();
+    if (!view) throw Failure(Code::refused, "the other workers went on without this one");
+    auto entered = try_enter(*view);
+    if (entered.ok()) break;
+    if (entered.error().code != Code::peer_lost) throw Failure(entered.error().code, entered.error().message);
+    log::debug("view {} ended while it was entered: {}", view->epoch, entered.error().message);
+    roster_->give_up_on_departed();
+  }
+  renew_areas();
+  resubmit();
+  for (auto& listener : at_view_)
+    if (auto alive = listener.lock()) (*alive)();
+  roster_->report_adopted(view_, step_);
+  stalled_ += clock_.now() - began;
+}
+
+/// Every area gets memory of the new view; inside a step with what was in the old one.
+void Core::renew_areas() {
+  std::erase_if(areas_, [](const auto& entry) { return entry.second.expired(); });
+  for (auto& [name, weak] : areas_) {
+    auto area = weak.lock();
+    auto before = std::exchange(area->region, group_->create_region(name, area->bytes).or_throw());
+    if (in_step_) std::memcpy(area->region->input(), before->input(), area->bytes);
+  }
+}
+
+/// Starts again what was not done, and, if the step was not, all that belongs to it.
+void Core::resubmit() {
+  for (const auto& ticket : tickets_) {
+    bool again = !ticket->done_ || (ticket->task().with_step && in_step_ && !closed_);
+    if (!again) continue;
+    if (!ticket->input_.empty()) std::memcpy(ticket->task().out, ticket->input_.data(), ticket->input_.size());
+    start_operation(*ticket);
+  }
+}
+
+/// Alone: before the job takes this worker in, and after it left. Its collectives are its own affair.
+void Core::go_solo() {
+  if (roster_) roster_->guard(nullptr);
+  View alone{0, 1, seed_, 0, {{self_, getpid(), ""}}};
+  group_ = collective::Group::form({"", alone.hash(), alone.members, 0, {}}, Fd()).or_throw();
+  view_ = alone;
+  // Never rank 0 of a job that it is not in.
+  int stranger = std::max(1, static_cast<int>(std::min<std::uint64_t>(self_, 1 << 20)));
+  turn_ = {alone, stranger, stranger + 1};
+  tickets_.clear();
+  renew_areas();
+}
+
+bool Core::detached_until_taken_in() {
+  if (!roster_->await_entry(replicas_.describe())) return false;
+  enter_next();
+  return true;
+}
+
+/// Between two steps: a loss decides, else the last summary.
+void Core::change_view() {
+  if (!roster_ || !roster_->is_member()) return;
+  auto following = std::exchange(following_, std::nullopt);
+  if (following) roster_->adopt(*following);
+  if (!following && !roster_->must_change()) return;
+  if (auto next = roster_->await_next()) {
+    bool came_true = following && next->planned == following->planned;  // and was not overtaken by a loss
+    if (came_true) dealt_to_ = *following;
+    return enter_next();
+  }
+  departed_ = roster_->leaves();
+  blank_ = true;
+  go_solo();
+}
+
+// ---- what a newcomer is given ----
+
+Status Core::transfer(collective::Group& group, const Verdict& verdict) {
+  bool giving = group.rank() == verdict.state_from;
+  std::string luggage;
+  if (giving)
+    luggage = encode(Luggage{step_, samples_seen_, skipped_, lineage_, seed_, plan_, options_, dealt_to_, ledger_, replicas_.items()});
+  auto sizes = group.exchange(std::to_string(luggage.size()));
+  if (!sizes.ok()) return sizes.error();
+  luggage.resize(std::strtoull(sizes.value()[static_cast<std::size_t>(verdict.state_from)].c_str(), nullptr, 10));
+  auto copied = group.submit({.name = "~luggage",
+                              .dtype = Dtype::u8,
+                              .op = Op::sum,
+                              .count = luggage.size(),
+                              .in = luggage.data(),
+                              .out = luggage.data(),
+                              .weight = giving ? 1.0 : 0.0,
+                              .caller_waits = true});
+  if (!copied.ok()) return copied.error();
+  PLIANT_TRY(group.wait(copied.value()));
+  bool receive = blank_ && !giving;
+  if (receive) PLIANT_TRY(unpack(luggage));
+  PLIANT_TRY(replicas_.copy_from(group, verdict.state_from, receive));
+  blank_ = false;
+  replicas_.watch_anew();
+  stripe_digest_ = replicas_.stripe_digest(step_);
+  return {};
+}
+
+Status Core::unpack(const std::string& bytes) {
+  auto unpacked = decode_luggage(bytes);
+  if (!unpacked.ok()) return unpacked.error();
+  auto& luggage = unpacked.value();
+  if (luggage.ledger.has_value() != ledger_.has_value() ||
+      (ledger_ && ledger_->samples() != luggage.ledger->samples()))
+    return Error{Code::mismatch, fmt::format("the job's data set has {} samples, this worker's has {}",
+                                             luggage.ledger ? luggage.ledger->samples() : 0,
+                                             ledger_ ? ledger_->samples() : 0)};
+  PLIANT_TRY(replicas_.prepare(luggage.items));
+  step_ = luggage.step;
+  samples_seen_ = luggage.samples;
+  skipped_ = luggage.skipped;
+  lineage_ = luggage.lineage;
+  seed_ = luggage.seed;
+  plan_ = luggage.batch;
+  options_ = luggage.steps;
+  dealt_to_ = luggage.turn;
+  ledger_ = std::move(luggage.ledger);
+  return {};
+}
+
+}  // namespace pliant::session

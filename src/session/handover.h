@@ -1,0 +1,42 @@
+// What members tell each other when they enter a view together, and what a newcomer is given.
+#pragma once
+
+#include <pliant/pliant.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "membership/settle.h"
+#include "session/ledger.h"
+
+namespace pliant::session {
+
+/// A member's first words in a view.
+struct Arrival {
+  membership::Report report;
+  std::string words;  ///< what it shares, for people
+};
+std::string encode(const Arrival& arrival);
+Result<Arrival> decode_arrival(std::string_view bytes);
+
+/// Everything about a job that is not in its tensors.
+struct Luggage {
+  std::uint64_t step = 0;
+  std::uint64_t samples = 0;  ///< seen so far
+  std::uint64_t skipped = 0;
+  std::uint64_t lineage = 0;
+  std::uint64_t seed = 0;
+  BatchPlan batch;
+  StepsOptions steps;
+  membership::View turn;  ///< whose samples are dealt out in the next step
+  std::optional<Ledger> ledger;
+  std::vector<StateItem> items;  ///< names, types, counts and roles, without data
+};
+std::string encode(const Luggage& luggage);
+/// Bounded by what the bytes hold.
+Result<Luggage> decode_luggage(std::string_view bytes);
+
+}  // namespace pliant::session

@@ -1,0 +1,83 @@
+#include "session/journal.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+
+#include "base/log.h"
+#include "base/system.h"
+
+namespace pliant::session {
+namespace {
+
+std::optional<std::uint64_t> number_in(std::string_view text) {
+  std::uint64_t value = 0;
+  auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (problem != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+Status parse_every(const std::string& text, JournalOptions& options) {
+  auto wrong = Error{Code::invalid, fmt::format("'{}' is neither a number of steps nor a time like 30s, 5m or 1h", text)};
+  if (text.empty()) return wrong;
+  std::uint64_t unit = text.back() == 's' ? 1 : text.back() == 'm' ? 60 : text.back() == 'h' ? 3600 : 0;
+  auto value = number_in(std::string_view(text).substr(0, text.size() - (unit ? 1 : 0)));
+  if (!value || *value == 0 || *value > 1'000'000'000) return wrong;
+  options.every_steps = unit ? 0 : *value;
+  if (unit) options.every_time = std::chrono::seconds(*value * unit);
+  return {};
+}
+
+Result<JournalOptions> journal_options() {
+  JournalOptions options;
+  options.record_dir = env("PLIANT_RECORD").value_or("");
+  options.checkpoint_dir = env("PLIANT_CHECKPOINT").value_or("");
+  options.resume_dir = env("PLIANT_RESUME").value_or("");
+  if (auto every = env("PLIANT_CHECKPOINT_EVERY")) PLIANT_TRY(parse_every(*every, options));
+  if (auto keep = env("PLIANT_CHECKPOINT_KEEP")) {
+    auto value = number_in(*keep);
+    if (!value || *value == 0 || *value > 1'000'000)
+      return Error{Code::invalid, fmt::format("PLIANT_CHECKPOINT_KEEP: '{}' is not a number from 1 on", *keep)};
+    options.keep = static_cast<int>(*value);
+  }
+  return options;
+}
+
+Journal::Journal(JournalOptions options, std::uint64_t worker) : options_(std::move(options)), last_time_(clock_.now()) {
+  if (options_.record_dir.empty()) return;
+  recorder_ = Recorder::open(options_.record_dir, fmt::format("worker-{}", worker)).or_throw();
+}
+
+void Journal::note(StepRecord record) { pending_ = std::move(record); }
+
+void Journal::stable(std::uint64_t steps, double loss) {
+  if (pending_ && recorder_) {
+    pending_->loss = loss;
+    recorder_->write(*pending_);
+  }
+  pending_.reset();
+  if (writer_) writer_->stable(steps);
+}
+
+bool Journal::due(std::uint64_t steps) const {
+  if (options_.checkpoint_dir.empty()) return false;
+  if (options_.every_steps) return steps >= last_steps_ + options_.every_steps;
+  return clock_.now() - last_time_ >= options_.every_time;
+}
+
+void Journal::checkpoint(Position position, const std::vector<StateItem>& items) {
+  if (!writer_) writer_ = std::make_unique<CheckpointWriter>(options_.checkpoint_dir, options_.keep);
+  auto steps = position.step;
+  if (!writer_->begin(std::move(position), items)) return;  // the one before is still being written
+  last_steps_ = steps;
+  last_time_ = clock_.now();
+}
+
+void Journal::close(std::uint64_t steps) {
+  if (writer_) writer_->stable(steps);
+  writer_.reset();
+}
+
+}  // namespace pliant::session

@@ -1,0 +1,242 @@
+#include "session/roster.h"
+
+#include <fmt/format.h>
+
+#include "base/log.h"
+
+namespace pliant::session {
+namespace {
+
+using namespace std::chrono_literals;
+using membership::View;
+
+/// The coordinator among those who write letters; ids of workers count from 0.
+constexpr std::uint64_t kCoordinator = UINT64_MAX;
+/// A worker that has not been given a view waits this long for a coordinator to come back.
+constexpr Nanos kLonelyLimit = 10s;
+
+wire::Message as_message(const membership::Agreement& letter) {
+  return std::visit([](const auto& message) { return wire::Message(message); }, letter);
+}
+
+std::optional<membership::Agreement> as_agreement(const wire::Message& message) {
+  return std::visit(
+      [](const auto& kind) -> std::optional<membership::Agreement> {
+        if constexpr (std::is_constructible_v<membership::Agreement, decltype(kind)>)
+          return membership::Agreement(kind);
+        else
+          return std::nullopt;
+      },
+      message);
+}
+
+}  // namespace
+
+Roster::Roster(RosterOptions options)
+    : options_(std::move(options)),
+      member_(options_.self.id, options_.view),
+      outside_(options_.view.rank_of(options_.self.id) < 0) {
+  collective::MeshEvents events;
+  events.on_letter = [this](std::uint64_t from, const wire::Message& message) { on_letter(from, message); };
+  events.on_lost = [this](const collective::PeerLoss& loss) { on_lost(loss); };
+  events.on_tick = [this] { on_tick(); };
+  std::unique_lock before_anything_is_heard(mutex_);
+  mesh_ = std::make_unique<collective::Mesh>(options_.job, options_.self, std::move(options_.listener), events);
+  before_anything_is_heard.unlock();
+  if (options_.coordinator.empty()) return;
+  mesh_->run([this] {
+    LinkEvents line;
+    line.introduce = [this] { return introduction(); };
+    line.on_message = [this](const wire::Message& message) { on_coordinator(message); };
+    line.on_silence = [this](Nanos since, const std::string& why) {
+      std::lock_guard lock(mutex_);
+      if (since < kLonelyLimit || first_) return;
+      failure_ = Error{Code::peer_lost, "the job's coordinator is gone: " + why};
+      changed_.notify_all();
+    };
+    link_ = std::make_unique<CoordinatorLink>(mesh_->loop(), options_.coordinator, std::move(line));
+  });
+}
+
+Roster::~Roster() {
+  mesh_->stop();  // before anything that its callbacks use goes
+  link_.reset();
+}
+
+wire::Join Roster::introduction() const {
+  std::lock_guard lock(mutex_);
+  const auto& self = options_.self;
+  return {options_.job,   self.id, self.pid, self.address, options_.cpu_level,
+          options_.build, layout_, membership::notice_of(outside_ ? View{} : member_.view()), step_};
+}
+
+// ---- on the mesh's thread ----
+
+void Roster::on_letter(std::uint64_t from, const wire::Message& message) {
+  std::lock_guard lock(mutex_);
+  if (auto letter = as_agreement(message)) apply(member_.on_message(from, *letter, clock_.now()));
+}
+
+void Roster::on_lost(const collective::PeerLoss& loss) {
+  std::lock_guard lock(mutex_);
+  if (loss.orderly) {
+    departed_.insert(loss.id);
+    return;
+  }
+  apply(member_.on_lost(loss.id, loss.proven, clock_.now()));
+}
+
+void Roster::on_tick() {
+  std::lock_guard lock(mutex_);
+  apply(member_.on_time(clock_.now()));
+}
+
+void Roster::on_coordinator(const wire::Message& message) {
+  std::lock_guard lock(mutex_);
+  if (const auto* notice = std::get_if<wire::ViewNotice>(&message)) {
+    on_first_view(*notice);
+  } else if (const auto* plan = std::get_if<wire::Plan>(&message)) {
+    if (outside_)
+      meet(plan->view.members);
+    else
+      member_.on_plan(*plan);
+  } else if (const auto* refusal = std::get_if<wire::Refusal>(&message)) {
+    if (!first_ || outside_) failure_ = Error{Code::refused, "the job refused this worker: " + refusal->reason};
+  } else if (std::holds_alternative<wire::Over>(message)) {
+    over_ = true;
+  } else if (auto letter = as_agreement(message)) {
+    apply(member_.on_message(kCoordinator, *letter, clock_.now()));
+  }
+  changed_.notify_all();
+}
+
+/// The coordinator's first word. Later ones are of no interest: members know better.
+void Roster::on_first_view(const wire::ViewNotice& notice) {
+  auto view = membership::view_from(notice);
+  if (first_ || !view.ok()) return;
+  first_ = view.value();
+  if (view.value().rank_of(self()) >= 0)
+    apply(member_.on_message(kCoordinator, wire::InForce{notice.term, notice}, clock_.now()));
+  else
+    meet(notice.members);
+}
+
+/// A newcomer makes its connections before it is taken in.
+void Roster::meet(const std::vector<wire::Member>& members) {
+  mesh_->post([this, members] { mesh_->expect(members); });
+}
+
+void Roster::apply(const membership::Decision& decision) {
+  if (decision.fence && group_) group_->fence({Code::peer_lost, "a worker was lost"});
+  for (const auto& letter : decision.letters) {
+    if (letter.to != kCoordinator)
+      mesh_->send({letter.to}, as_message(letter.message));
+    else if (link_)
+      mesh_->post([this, message = as_message(letter.message)] {
+        if (link_) link_->send(message);
+      });
+  }
+  if (decision.enter) next_ = *decision.enter;
+  if (decision.enter || decision.evicted) {
+    outside_ = decision.evicted;
+    changed_.notify_all();
+  }
+}
+
+// ---- on the training thread ----
+
+Result<View> Roster::await_first() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return first_ || !failure_.ok() || over_; });
+  if (!failure_.ok()) return failure_.error();
+  if (!first_) return Error{Code::refused, "the job is over"};
+  return *first_;
+}
+
+bool Roster::is_member() const {
+  std::lock_guard lock(mutex_);
+  return !outside_;
+}
+
+View Roster::view() const {
+  std::lock_guard lock(mutex_);
+  return member_.view();
+}
+
+void Roster::guard(collective::Group* group) {
+  std::lock_guard lock(mutex_);
+  group_ = group;
+  if (group && (member_.recovering() || next_ || outside_)) group->fence({Code::peer_lost, "a worker was lost"});
+}
+
+void Roster::give_up_on_departed() {
+  std::lock_guard lock(mutex_);
+  for (auto id : departed_)
+    if (member_.view().rank_of(id) >= 0) apply(member_.on_lost(id, true, clock_.now()));
+}
+
+bool Roster::must_change() const {
+  std::lock_guard lock(mutex_);
+  return next_ || outside_ || member_.recovering();
+}
+
+std::optional<View> Roster::await_next() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return next_ || outside_; });
+  return outside_ ? std::nullopt : next_;
+}
+
+void Roster::took(const View& view) {
+  std::lock_guard lock(mutex_);
+  if (next_ && next_->hash() == view.hash()) next_.reset();
+}
+
+void Roster::adopt(const View& view) {
+  std::lock_guard lock(mutex_);
+  if (!member_.recovering() && !next_) apply(member_.adopt(view, clock_.now()));
+}
+
+bool Roster::await_entry(const std::string& layout) {
+  std::unique_lock lock(mutex_);
+  layout_ = layout;
+  mesh_->post([this, layout] {
+    if (link_) link_->send(wire::Ready{layout});
+  });
+  changed_.wait(lock, [&] { return next_ || !failure_.ok() || over_; });
+  if (!failure_.ok()) throw Failure(failure_.error().code, failure_.error().message);
+  return next_.has_value();
+}
+
+std::optional<View> Roster::plan() const {
+  std::lock_guard lock(mutex_);
+  return member_.plan();
+}
+
+void Roster::report(wire::Progress progress) {
+  if (link_) link_->report(std::move(progress));
+}
+
+void Roster::report_adopted(const View& view, std::uint64_t step) {
+  {
+    std::lock_guard lock(mutex_);
+    step_ = step;
+  }
+  mesh_->post([this, message = wire::Adopted{membership::notice_of(view), step}] {
+    if (link_) link_->send(message);
+  });
+}
+
+void Roster::ask_for(std::uint32_t workers) {
+  mesh_->post([this, workers] {
+    if (link_) link_->send(wire::Resize{workers});
+  });
+}
+
+void Roster::say_goodbye() {
+  mesh_->say_goodbye();
+  mesh_->run([this] {
+    if (link_) link_->send(wire::Bye{});
+  });
+}
+
+}  // namespace pliant::session

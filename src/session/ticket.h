@@ -1,0 +1,72 @@
+// Memory and reductions that outlive views. When a worker is lost, the session goes on in another view, with fresh
+// segments; whoever holds an Area or a Ticket does not notice.
+#pragma once
+
+#include <pliant/types.h>
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "collective/group.h"
+
+namespace pliant::session {
+
+/// Registered memory under a name. `region` changes with the view: fetch pointers anew in every step.
+struct Area {
+  std::string name;
+  std::size_t bytes = 0;
+  std::shared_ptr<collective::Region> region;
+};
+using AreaPtr = std::shared_ptr<Area>;  // shared: by the session, which renews it, and its user
+
+/// One reduction to do; see collective::Request. Registered: `area` and `offset`. Plain: `in` and `out`.
+struct Task {
+  std::string name;
+  Dtype dtype = Dtype::f32;
+  Op op = Op::sum;
+  std::size_t count = 0;
+  AreaPtr area;
+  std::size_t offset = 0;
+  const void* in = nullptr;
+  void* out = nullptr;
+  double weight = 1;
+  bool squares = false;
+  bool caller_waits = false;
+  /// Counts only if the step's summary does: all such reductions of a step have the same contributors, or are done
+  /// again. Nothing may be made of the result before the step is closed.
+  bool with_step = false;
+};
+
+/// A reduction in flight. Done once, it stays done, unless it is `with_step` and its step is reduced again.
+class Ticket {
+ public:
+  explicit Ticket(Task task) : task_(std::move(task)) {}
+  const Task& task() const { return task_; }
+  bool done() const { return done_; }
+  /// REQUIRES done(). Registered memory only.
+  const void* result() const { return operation_->result(); }
+  double squares() const { return operation_->squares(); }
+
+ private:
+  friend class Core;
+  Task task_;
+  std::vector<std::byte> input_;  // of plain memory that is reduced in place: it may have to be reduced again
+  std::shared_ptr<collective::Region> region_;  // keeps the result readable when the view has gone
+  collective::OperationHandle operation_;
+  bool done_ = false;
+};
+using TicketPtr = std::shared_ptr<Ticket>;  // shared: by the session, which repeats it, and whoever waits
+
+/// What owners of shared state need of a session.
+class Reducer {
+ public:
+  virtual ~Reducer() = default;
+  virtual AreaPtr area(const std::string& name, std::size_t bytes) = 0;
+  virtual TicketPtr submit(Task task) = 0;
+  virtual void wait(const TicketPtr& ticket) = 0;
+  virtual int size() const = 0;
+};
+
+}  // namespace pliant::session

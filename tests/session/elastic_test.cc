@@ -1,0 +1,157 @@
+// Workers that die: as threads, whose death is that their Core vanishes without a word.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <map>
+#include <mutex>
+#include <set>
+
+#include "session/workers.h"
+
+namespace pliant::session {
+namespace {
+
+constexpr std::uint64_t kSamples = 103;
+
+/// Where in a step somebody dies.
+enum class Where { before_lease, before_submit, between_buckets, after_submit, after_close, after_end };
+constexpr Where kPlaces[] = {Where::before_lease, Where::before_submit, Where::between_buckets,
+                             Where::after_submit, Where::after_close,   Where::after_end};
+
+struct Death {
+  int worker = 0;
+  std::uint64_t step = 0;
+  Where where = Where::before_submit;
+};
+
+/// What a worker saw of a step.
+struct Seen {
+  std::vector<float> sums;
+  std::uint64_t epoch = 0;
+  std::vector<std::uint64_t> samples;
+};
+
+struct Course {
+  std::mutex mutex;
+  std::map<std::uint64_t, std::map<std::uint64_t, Seen>> steps;  // by step and worker; guarded by mutex
+  std::map<std::uint64_t, std::uint64_t> digests;                // by worker, at the end; guarded by mutex
+};
+
+/// Trains a vector by adding, in every step, the sum over samples of one-hot vectors: at the end it says how often each
+/// sample was used. Two buckets per step, so that there is a between.
+void train(std::unique_ptr<Core> core, const std::vector<Death>& deaths, Course& course, std::uint64_t epochs) {
+  std::vector<float> counts(2 * kSamples);
+  core->replicas().add("counts", state_of(std::span<float>(counts)));
+  core->set_batch({7, 0});
+  core->attach_sampler(kSamples, true);
+  auto first = core->area("first", kSamples * 4), second = core->area("second", kSamples * 4);
+  core->start({.epochs = epochs});
+  std::uint64_t turn = 0;
+  auto dies = [&](Where where) {
+    for (const auto& death : deaths)
+      if (death.worker == static_cast<int>(core->worker()) && death.step == turn && death.where == where) return true;
+    return false;
+  };
+  auto submit = [&](const AreaPtr& area, const Lease& lease) {
+    auto* values = reinterpret_cast<float*>(area->region->input());
+    std::fill(values, values + kSamples, 0.0F);
+    for (auto sample : lease) values[sample] = 1;
+    return core->submit({.name = area->name, .count = kSamples, .area = area, .with_step = true});
+  };
+  for (auto step = core->begin_step(); step; step = core->begin_step()) {
+    turn = step->index();
+    if (dies(Where::before_lease)) return;
+    auto lease = core->take_lease();
+    if (dies(Where::before_submit)) return;
+    auto one = submit(first, lease);
+    if (dies(Where::between_buckets)) return;
+    auto two = submit(second, lease);
+    if (dies(Where::after_submit)) return;
+    core->close_step();
+    const auto* a = static_cast<const float*>(one->result());
+    const auto* b = static_cast<const float*>(two->result());
+    for (std::size_t i = 0; i < kSamples; ++i) counts[i] += a[i], counts[kSamples + i] += b[i];
+    {
+      std::lock_guard lock(course.mutex);
+      course.steps[core->step()][core->worker()] = {{a, a + kSamples}, lease.epoch, lease.samples};
+    }
+    if (dies(Where::after_close)) return;
+    core->end_step();
+    if (dies(Where::after_end)) return;
+  }
+  for (auto count : counts) EXPECT_EQ(count, static_cast<float>(epochs));
+  auto digest = core->digest();
+  std::lock_guard lock(course.mutex);
+  course.digests[core->worker()] = digest;
+  core->leave();
+}
+
+void run(int workers, const std::vector<Death>& deaths, std::uint64_t epochs = 2) {
+  Course course;
+  run_cores(workers, [&](std::unique_ptr<Core> core) { train(std::move(core), deaths, course, epochs); });
+  std::set<int> dead;
+  for (const auto& death : deaths) dead.insert(death.worker);
+  EXPECT_EQ(course.digests.size(), static_cast<std::size_t>(workers) - dead.size());
+  std::uint64_t next = 0;
+  for (const auto& [step, seen] : course.steps) {
+    EXPECT_EQ(step, next++) << "a step was lost";
+    for (const auto& [worker, what] : seen) EXPECT_EQ(what.sums, seen.begin()->second.sums) << "in step " << step;
+  }
+  std::set<std::uint64_t> digests;
+  for (const auto& [worker, digest] : course.digests) digests.insert(digest);
+  EXPECT_EQ(digests.size(), 1U);
+}
+
+TEST(Elastic, NobodyDies) { run(3, {}); }
+
+TEST(Elastic, ADeathAnywhereInAStepLosesNoStepAndNoSample) {
+  for (auto where : kPlaces)
+    for (int worker : {0, 1, 2}) {
+      SCOPED_TRACE(testing::Message() << "worker " << worker << " at place " << static_cast<int>(where));
+      run(3, {{worker, 3, where}});
+    }
+}
+
+TEST(Elastic, InAnEpochsLastStepToo) {
+  // 103 samples in batches of 21: the fifth step (4) has 19 of them.
+  for (auto where : kPlaces) run(3, {{1, 4, where}});
+}
+
+TEST(Elastic, SeveralAtOnceAndOneAfterTheOtherDownToOne) {
+  for (auto where : kPlaces) {
+    SCOPED_TRACE(static_cast<int>(where));
+    run(4, {{1, 2, where}, {3, 2, where}});
+    run(4, {{0, 1, where}, {1, 2, where}, {2, 3, where}});
+    run(2, {{0, 1, where}});
+  }
+}
+
+TEST(Elastic, TheFirstStepsAreNoException) {
+  for (auto where : kPlaces) run(3, {{0, 0, where}});
+}
+
+TEST(Elastic, CollectivesOutsideTheStepsReductionSurviveToo) {
+  run_cores(3, [](std::unique_ptr<Core> core) {
+    core->start({.steps = 4});
+    for (auto step = core->begin_step(); step; step = core->begin_step()) {
+      core->close_step();
+      if (core->worker() == 2 && step->index() == 1) return;  // in the middle of what would be an evaluation
+      auto mean = core->average("accuracy", static_cast<double>(core->worker()), 1);
+      EXPECT_DOUBLE_EQ(mean, step->index() == 0 ? 1 : 0.5);
+      std::vector<double> values{1, 2};
+      core->wait(core->submit({.name = "plain",
+                               .dtype = Dtype::f64,
+                               .count = 2,
+                               .in = values.data(),
+                               .out = values.data(),
+                               .caller_waits = true}));
+      EXPECT_EQ(values[1], step->index() == 0 ? 6 : 4);
+      core->end_step();
+    }
+    EXPECT_EQ(core->size(), 2);
+    core->leave();
+  });
+}
+
+}  // namespace
+}  // namespace pliant::session
