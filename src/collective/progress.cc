@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/fault.h"
 #include "collective/diagnosis.h"
 #include "collective/engine.h"
 #include "collective/kernels.h"
@@ -69,6 +70,7 @@ void Engine::reduce_pieces(Work& work, const std::vector<Piece>& pieces, std::si
       auto size = std::min(kAbortEvery, piece.end - at);
       for (std::size_t k = 0; k < inputs.size(); ++k) contributions[k] = {inputs[k] + at, shares[k]};
       work.squares_ += reduce(recipe, result + at, contributions, size / size_of(shape.dtype));
+      fault::point("mid_slice");
     }
   }
 }

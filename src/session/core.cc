@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/fault.h"
 #include "base/log.h"
 
 namespace pliant::session {
@@ -107,6 +108,7 @@ std::optional<Step> Core::begin_step() {
     end_loop();
     return std::nullopt;
   }
+  fault::position(self_, step_);
   turn_ = {dealt_to_, dealt_to_.rank_of(self_), dealt_to_.size()};
   in_step_ = true;
   closed_ = leased_ = delivered_ = false;

@@ -1,11 +1,13 @@
 #include "torch/buckets.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <numeric>
 #include <set>
 #include <utility>
 
+#include "base/fault.h"
 #include "collective/kernels.h"
 
 namespace pliant::adapter {
@@ -204,6 +206,7 @@ void Buckets::submit(Bucket& bucket) {
                                 .weight = core_.contribution(),
                                 .squares = true,
                                 .with_step = true});
+  fault::point("between_buckets");
 }
 
 void Buckets::submit_rest() {
@@ -291,7 +294,8 @@ void Buckets::learn_order() {
                            .weight = core_.rank() == 0 ? 1.0 : 0.0,
                            .caller_waits = true}));
   // If rank 0 has just died, nobody told: all keep the order they have.
-  if (std::set<std::int32_t>(order.begin(), order.end()).size() == order.size()) order_->numbers = std::move(order);
+  bool told = std::set<std::int32_t>(order.begin(), order.end()).size() == order.size();
+  if (told) std::ranges::copy(order, order_->numbers.begin());  // in place: digests look at this memory
   order_->learned = 1;
   lay_out();
   for (auto& parameter : parameters_) parameter.mutable_grad().reset();

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <set>
 
+#include "base/fault.h"
 #include "base/log.h"
 #include "torch/buckets.h"
 
@@ -124,6 +125,7 @@ class DistributedOptimizer::Impl {
       buckets_.copy_mean(factor);
     }
     inner_.step();
+    fault::point("after_apply");
   }
 
   /// Hooks every parameter that needs a gradient and has no hook yet: frozen ones may thaw later.

@@ -3,6 +3,7 @@
 #include <pliant/torch.h>
 
 #include <cmath>
+#include <map>
 #include <mutex>
 
 #include "session/workers.h"
@@ -112,6 +113,69 @@ TEST(DistributedOptimizer, LargeGradientsThatAreBornInPlaceAreTheSameGradients) 
   alone = train(clipped);
   clipped.workers = 2;
   expect_close(alone, train(clipped));
+}
+
+TEST(DistributedOptimizer, SurvivesTheLossOfWorkers) {
+  // Worker 1 vanishes in step 2 before its backward pass, worker 3 in step 4 after it, the others go on and stay equal.
+  std::mutex mutex;
+  std::map<std::uint64_t, std::vector<torch::Tensor>> ends;  // by worker; guarded by mutex
+  session::run_cores(4, [&](std::unique_ptr<session::Core> core) {
+    auto worker = core->worker();
+    Session session(std::move(core));
+    nn::Sequential model;
+    {
+      std::lock_guard lock(model_mutex);
+      model = wide_model();
+      model->push_back(nn::BatchNorm1d(1));
+    }
+    torch::optim::Adam adam(model->parameters(), 0.001);
+    DistributedOptimizer optimizer(session, adam, {.bucket_bytes = 1, .seed_random = false});
+    ElasticSampler sampler(session, 90, {.global_batch = 16});
+    session.share("model", state_of(*model)).share("optimizer", state_of(adam));
+    auto inputs = inputs_of(90, 4);
+    auto targets = targets_of(90);
+    for (auto step : session.steps({.epochs = 3})) {
+      auto lease = sampler.next();
+      optimizer.zero_grad();
+      if (worker == 1 && step.index() == 2) return;
+      if (lease.size() > 1)  // BatchNorm has no use for a single sample
+        torch::mse_loss(model->forward(rows(inputs, lease)).squeeze(1), rows(targets, lease)).backward();
+      if (worker == 3 && step.index() == 4) return;
+      optimizer.step();
+    }
+    session.digest();
+    std::lock_guard lock(mutex);
+    for (auto& p : model->parameters()) ends[worker].push_back(p.detach().clone());
+  });
+  ASSERT_EQ(ends.size(), 2U);
+  for (std::size_t i = 0; i < ends[0].size(); ++i) EXPECT_TRUE(ends[0][i].equal(ends[2][i])) << i;
+}
+
+TEST(State, WhatAnOptimizerWillHaveCanBeBroughtIntoBeing) {
+  auto weight = torch::ones({3, 2}, torch::requires_grad());
+  auto check = [&](auto make) {
+    auto used = make(), fresh = make();
+    weight.mutable_grad() = torch::ones({3, 2});
+    used->step();
+    auto like = state_of(*used)->items();
+    auto state = state_of(*fresh);
+    state->prepare(like);
+    auto items = state->items();
+    ASSERT_EQ(items.size(), like.size());
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      EXPECT_EQ(items[i].name, like[i].name);
+      EXPECT_EQ(items[i].count, like[i].count);
+      EXPECT_EQ(items[i].dtype, like[i].dtype);
+    }
+  };
+  using namespace torch::optim;
+  std::vector<torch::Tensor> p{weight};
+  check([&] { return std::make_unique<SGD>(p, SGDOptions(0.1).momentum(0.9)); });
+  check([&] { return std::make_unique<SGD>(p, SGDOptions(0.1)); });
+  check([&] { return std::make_unique<Adam>(p, AdamOptions(0.1).amsgrad(true)); });
+  check([&] { return std::make_unique<AdamW>(p, AdamWOptions(0.1)); });
+  check([&] { return std::make_unique<RMSprop>(p, RMSpropOptions(0.1).momentum(0.9).centered(true)); });
+  check([&] { return std::make_unique<Adagrad>(p, AdagradOptions(0.1)); });
 }
 
 TEST(DistributedOptimizer, TensorsThatHooksKeepAreNotOverwritten) {
