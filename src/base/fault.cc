@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "base/system.h"
 
@@ -12,6 +13,7 @@ namespace {
 
 std::atomic<std::uint64_t> worker{0};
 std::atomic<std::uint64_t> step{0};
+std::function<void(const char*)> interceptor;
 
 /// The orders are few and short: looked up anew each time.
 bool ordered(std::string_view orders, const std::string& wanted) {
@@ -32,11 +34,17 @@ namespace internal {
 std::atomic<bool> armed{false};
 
 void reached(const char* point) {
+  if (interceptor) return interceptor(point);
   auto orders = env("PLIANT_FAULT");
   if (orders && ordered(*orders, prefix() + point)) raise(SIGKILL);
 }
 
 }  // namespace internal
+
+void intercept(std::function<void(const char*)> handler) {
+  interceptor = std::move(handler);
+  internal::armed = interceptor != nullptr;
+}
 
 void position(std::uint64_t new_worker, std::uint64_t new_step) {
   static const bool wanted = env("PLIANT_FAULT").has_value();

@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 
 namespace pliant::fault {
 
@@ -16,6 +17,10 @@ void reached(const char* point);
 
 /// Where this process is: its worker's number and step. The environment is read on the first call.
 void position(std::uint64_t worker, std::uint64_t step);
+
+/// For tests, whose workers are threads: from now on `handler` is called at every point, and may throw. Empty: as usual.
+/// While no worker runs.
+void intercept(std::function<void(const char* point)> handler);
 
 /// Ends the process by SIGKILL if that was ordered for this point of the current step.
 inline void point(const char* name) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/system.h"
 #include "collective/diagnosis.h"
@@ -236,6 +237,7 @@ Result<std::vector<std::string>> Engine::exchange(std::string_view row) {
     control_->rows.store(++rows_, std::memory_order_seq_cst);
     exchange_open_ = true;
   }
+  fault::point("row_published");
   if (std::all_of(controls_.begin(), controls_.end(),
                   [&](const auto* control) { return control->rows.load(std::memory_order_seq_cst) >= rows_; }))
     ring();
@@ -326,6 +328,24 @@ std::optional<std::vector<std::string>> Engine::settle_exchange() {
     if (control->rows.load(std::memory_order_acquire) < rows_) return std::nullopt;
   exchange_open_ = false;
   return read_rows();
+}
+
+/// The row of the exchange that the fence interrupted, or would have been the next one.
+std::optional<std::string> Engine::published_row(int rank) {
+  std::lock_guard lock(exchange_mutex_);
+  auto number = exchange_open_ ? rows_ : rows_ + 1;
+  const auto& control = *controls_[rank];
+  if (control.rows.load(std::memory_order_acquire) < number) return std::nullopt;
+  auto at = (number - 1) % 2;
+  return std::string(control.row[at], std::min<std::size_t>(control.row_size[at], kRowBytes));
+}
+
+std::optional<double> Engine::published_weight(Work& work, int rank) {
+  std::lock_guard lock(work_mutex_);
+  const auto* peer = peer_of(work, rank);
+  auto target = work.base_ + work.channel_->own->chunks;
+  if (!peer || peer->submitted.load(std::memory_order_acquire) < target) return std::nullopt;
+  return peer->weight[work.use_ % 2];
 }
 
 void Engine::complain(const Error& why) {

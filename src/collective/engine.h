@@ -99,6 +99,8 @@ class Engine {
   /// See Group.
   bool settle(Work& work);
   std::optional<std::vector<std::string>> settle_exchange();
+  std::optional<std::string> published_row(int rank);
+  std::optional<double> published_weight(Work& work, int rank);
   /// A peer left in good order: what it published stays, and only what needs more of it fails.
   void depart(int rank);
   /// Something outside the operations changed (a region became ready): look again.

@@ -240,6 +240,10 @@ bool Group::settle(const OperationHandle& operation) {
   return impl_->engine().settle(static_cast<Work&>(*operation));
 }
 std::optional<std::vector<std::string>> Group::settle_exchange() { return impl_->engine().settle_exchange(); }
+std::optional<std::string> Group::published_row(int rank) { return impl_->engine().published_row(rank); }
+std::optional<double> Group::published_weight(const OperationHandle& operation, int rank) {
+  return impl_->engine().published_weight(static_cast<Work&>(*operation), rank);
+}
 void Group::leave() { impl_->leave(); }
 
 }  // namespace pliant::collective

@@ -103,6 +103,10 @@ class Group {
   bool settle(const OperationHandle& operation);
   /// The same for the exchange that the fence interrupted: everybody's rows, if all had been published.
   std::optional<std::vector<std::string>> settle_exchange();
+  /// After the fence: what a rank that is proven dead left complete behind. Its row of the interrupted exchange, and the
+  /// weight of its contribution to an operation (its input is in the region); nothing if it had not come so far.
+  std::optional<std::string> published_row(int rank);
+  std::optional<double> published_weight(const OperationHandle& operation, int rank);
   /// Tells the others that this rank goes in good order.
   void leave();
 

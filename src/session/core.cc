@@ -135,7 +135,7 @@ void Core::fill_row() {
   row_ = {};
   row_.step = step_;
   row_.samples = static_cast<std::uint64_t>(contribution());
-  row_.slot = static_cast<std::uint64_t>(rank());
+  row_.slots = {static_cast<std::uint64_t>(rank())};
   row_.state_stripe = step_ % Replicas::kStripes;
   row_.state_digest = stripe_digest_;
   row_.skipped = skipped_;
@@ -175,8 +175,10 @@ void Core::close_step() {
   if (ledger_ && !leased_) throw Failure(Code::invalid, "sampler.next() was not called in this step");
   replicas_.begin_averaging(*this, contribution());
   fill_row();
+  closing_ = true;
   std::optional<Rows> rows;
   while (!(rows = try_close())) enter_next();
+  closing_ = false;
   replicas_.finish_averaging();
   closed_ = true;
   std::erase_if(tickets_, [](const auto& ticket) { return ticket->task().with_step; });
@@ -293,7 +295,7 @@ void Core::resume(const std::string& dir) {
     throw Failure(Code::diverged, fmt::format("{}: the state restored is not the state saved", checkpoint.folder));
   step_ = then.step;
   seed_ = then.seed;
-  lineage_ = then.lineage + 1;
+  lineage_ = begin_lineage(dir, then.lineage).or_throw();
   samples_seen_ = then.samples;
   ledger_ = then.ledger;
   blank_ = false;

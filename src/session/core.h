@@ -133,7 +133,7 @@ class Core final : public Reducer {
 
   // core_views.cc
   /// Forms a group for `view` and settles with its members what is to be done. Code::peer_lost: another is needed.
-  Status try_enter(const membership::View& view);
+  Status try_enter(const membership::View& view, std::unique_ptr<collective::Group>& entered);
   void enter_next();
   void go_solo();
   Status settle_in(collective::Group& group);
@@ -141,6 +141,9 @@ class Core final : public Reducer {
   Status unpack(const std::string& luggage);
   membership::Report report() const;
   void renew_areas();
+  void salvage(const membership::View& before, collective::Group& group);
+  bool left_complete(collective::Group& group, int rank);
+  void take_over(collective::Group& group, int rank);
   void resubmit();
   void change_view();
   bool detached_until_taken_in();
@@ -183,6 +186,7 @@ class Core final : public Reducer {
   std::uint64_t step_ = 0;
   bool in_step_ = false;
   bool closed_ = false;
+  bool closing_ = false;
   bool leased_ = false;
   bool delivered_ = false;  // a result of this step was used before it was closed
   std::uint64_t lease_size_ = 0;

@@ -9,6 +9,7 @@
 #include "base/bytes.h"
 #include "base/log.h"
 #include "base/system.h"
+#include "collective/kernels.h"
 #include "net/socket.h"
 #include "session/core.h"
 
@@ -52,8 +53,8 @@ Result<std::unique_ptr<Core>> Core::form(const std::string& job, const View& vie
   std::unique_ptr<Roster> roster;
   if (view.size() > 1) roster = std::make_unique<Roster>(RosterOptions{job, self, std::move(listener), view, "", 0, ""});
   std::unique_ptr<Core> core(new Core(self.id, view.seed, std::move(roster)));
-  PLIANT_TRY(core->try_enter(view));
-  core->dealt_to_ = view;
+  PLIANT_TRY(core->try_enter(view, core->group_));
+  core->view_ = core->dealt_to_ = view;
   core->turn_ = {view, rank, view.size()};
   return core;
 }
@@ -210,7 +211,7 @@ Report Core::report() const {
   return own;
 }
 
-Status Core::try_enter(const View& view) {
+Status Core::try_enter(const View& view, std::unique_ptr<collective::Group>& entered) {
   int rank = view.rank_of(self_);
   collective::Team team{roster_ ? roster_->job() : "", view.hash(), view.members, rank, membership::notice_of(view)};
   if (roster_) roster_->took(view);
@@ -221,8 +222,7 @@ Status Core::try_enter(const View& view) {
   auto settled = started_ ? settle_in(*group) : Status();
   if (!settled.ok() && roster_) roster_->guard(nullptr);
   PLIANT_TRY(settled);
-  group_ = std::move(group);  // what was before is gone, except for the regions that tickets and areas hold
-  view_ = view;
+  entered = std::move(group);
   return {};
 }
 
@@ -252,15 +252,20 @@ Status Core::settle_in(collective::Group& group) {
 /// Goes on in the view that is agreed on, whoever dies on the way.
 void Core::enter_next() {
   auto began = clock_.now();
-  for (;;) {
-    auto view = roster_->await_next();
+  std::unique_ptr<collective::Group> group;
+  std::optional<View> view;
+  while (!group) {
+    view = roster_->await_next();
     if (!view) throw Failure(Code::refused, "the other workers went on without this one");
-    auto entered = try_enter(*view);
+    auto entered = try_enter(*view, group);
     if (entered.ok()) break;
     if (entered.error().code != Code::peer_lost) throw Failure(entered.error().code, entered.error().message);
     log::debug("view {} ended while it was entered: {}", view->epoch, entered.error().message);
     roster_->give_up_on_departed();
   }
+  auto before = std::exchange(view_, *view);
+  std::swap(group_, group);
+  if (closing_) salvage(before, *group);
   renew_areas();
   resubmit();
   for (auto& listener : at_view_)
@@ -277,6 +282,46 @@ void Core::renew_areas() {
     auto before = std::exchange(area->region, group_->create_region(name, area->bytes).or_throw());
     if (in_step_) std::memcpy(area->region->input(), before->input(), area->bytes);
   }
+}
+
+/// The lowest rank left of the view before speaks for those of the dead that had given everything to this step: their
+/// gradients, which nobody writes any more, are added to its own.
+void Core::salvage(const View& before, collective::Group& group) {
+  auto stays = [&](const wire::Member& member) { return view_.rank_of(member.id) >= 0; };
+  auto heir = std::ranges::find_if(before.members, stays);
+  if (heir == before.members.end() || heir->id != self_) return;
+  for (int rank = 0; rank < before.size(); ++rank)
+    if (!stays(before.members[static_cast<std::size_t>(rank)]) && left_complete(group, rank)) take_over(group, rank);
+}
+
+bool Core::left_complete(collective::Group& group, int rank) {
+  return group.published_row(rank) && std::ranges::all_of(tickets_, [&](const auto& ticket) {
+           if (!ticket->task().with_step) return true;
+           return ticket->task().op != Op::mean && ticket->region_ && ticket->region_->ready() &&
+                  group.published_weight(ticket->operation_, rank);
+         });
+}
+
+void Core::take_over(collective::Group& group, int rank) {
+  auto row = decode_summary(*group.published_row(rank));
+  if (!row.ok() || row.value().step != step_) return;
+  for (const auto& ticket : tickets_) {
+    auto& task = ticket->task_;
+    if (!task.with_step) continue;
+    auto weight = *group.published_weight(ticket->operation_, rank);
+    if (!(weight > 0)) continue;
+    auto* own = ticket->region_->input() + task.offset;
+    const auto* theirs = ticket->region_->input_of(rank) + task.offset;
+    std::vector<double> weights{task.weight, weight}, shares(2);
+    std::vector<collective::Contribution> both{{own, 0}, {theirs, 0}};
+    if (!(task.weight > 0)) weights.erase(weights.begin()), both.erase(both.begin()), shares.pop_back();
+    auto recipe = collective::recipe_for(task.dtype, task.op, weights, shares);
+    for (std::size_t i = 0; i < both.size(); ++i) both[i].share = shares[i];
+    collective::reduce(recipe, own, both, task.count);
+    task.weight = task.op == Op::weighted_mean ? task.weight + weight : 1;
+  }
+  speak_for(row_, row.value());
+  log::debug("step {}: speaking for a dead worker that had given everything", step_);
 }
 
 /// Starts again what was not done, and, if the step was not, all that belongs to it.

@@ -1,10 +1,15 @@
 #include "session/journal.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
+#include <cstdlib>
 
-#include "base/log.h"
+#include "base/fd.h"
 #include "base/system.h"
 
 namespace pliant::session {
@@ -43,6 +48,20 @@ Result<JournalOptions> journal_options() {
     options.keep = static_cast<int>(*value);
   }
   return options;
+}
+
+Result<std::uint64_t> begin_lineage(const std::string& dir, std::uint64_t after) {
+  auto path = dir + "/lineage";
+  Fd file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!file) return errno_error(path);
+  if (flock(file.get(), LOCK_EX) != 0) return errno_error(path);  // two jobs may begin here at once
+  char text[32] = {};
+  if (pread(file.get(), text, sizeof(text) - 1, 0) < 0) return errno_error(path);
+  auto lineage = std::max<std::uint64_t>(after, std::strtoull(text, nullptr, 10)) + 1;
+  auto line = fmt::format("{}\n", lineage);
+  auto written = pwrite(file.get(), line.data(), line.size(), 0);
+  if (written != static_cast<ssize_t>(line.size()) || fsync(file.get()) != 0) return errno_error(path);
+  return lineage;
 }
 
 Journal::Journal(JournalOptions options, std::uint64_t worker) : options_(std::move(options)), last_time_(clock_.now()) {

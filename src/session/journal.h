@@ -34,6 +34,10 @@ Result<JournalOptions> journal_options();
 /// "500" or "30s", "5m", "1h".
 Status parse_every(const std::string& text, JournalOptions& options);
 
+/// The number of a new lineage that begins with a checkpoint in `dir`: never one that was used there before, even if
+/// that run wrote no checkpoint of its own. Kept in dir/lineage.
+Result<std::uint64_t> begin_lineage(const std::string& dir, std::uint64_t after);
+
 /// Threads: the training thread.
 class Journal {
  public:

@@ -12,10 +12,12 @@ namespace pliant::session {
 
 std::string encode(const SummaryRow& row) {
   ByteWriter out;
-  for (auto word : {row.step, row.view_hash, row.plan_hash, row.leaves, row.slot, row.delivered, row.samples,
+  for (auto word : {row.step, row.view_hash, row.plan_hash, row.leaves, row.delivered, row.samples,
                     row.state_digest, row.state_stripe, row.skipped})
     out.put(word);
   out.put(row.step_seconds);
+  out.put(static_cast<std::uint32_t>(row.slots.size()));
+  for (auto slot : row.slots) out.put(slot);
   auto logs = std::min(row.logs.size(), kMaxLogs);
   out.put(static_cast<std::uint32_t>(logs));
   for (std::size_t i = 0; i < logs; ++i) {
@@ -30,10 +32,13 @@ std::string encode(const SummaryRow& row) {
 Result<SummaryRow> decode_summary(std::string_view bytes) {
   ByteReader in({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
   SummaryRow row;
-  for (auto* word : {&row.step, &row.view_hash, &row.plan_hash, &row.leaves, &row.slot, &row.delivered, &row.samples,
+  for (auto* word : {&row.step, &row.view_hash, &row.plan_hash, &row.leaves, &row.delivered, &row.samples,
                      &row.state_digest, &row.state_stripe, &row.skipped})
     *word = in.get<std::uint64_t>();
   row.step_seconds = in.get<double>();
+  auto slots = in.get<std::uint32_t>();
+  if (slots > wire::kMaxMembers) return Error{Code::protocol, "a summary with too many contributors"};
+  for (std::uint32_t i = 0; i < slots && in.ok(); ++i) row.slots.push_back(in.get<std::uint64_t>());
   auto logs = in.get<std::uint32_t>();
   if (logs > kMaxLogs) return Error{Code::protocol, "a summary with too many logs"};
   for (std::uint32_t i = 0; i < logs && in.ok(); ++i) {
@@ -67,6 +72,13 @@ std::string deviants(const std::vector<std::uint64_t>& digests) {
                      fmt::join(largest->second, ", "));
 }
 
+void speak_for(SummaryRow& row, const SummaryRow& dead) {
+  row.samples += dead.samples;
+  row.slots.insert(row.slots.end(), dead.slots.begin(), dead.slots.end());
+  for (const auto& log : dead.logs)
+    if (row.logs.size() < kMaxLogs) row.logs.push_back(log);
+}
+
 Result<Summary> fold(const std::vector<SummaryRow>& rows) {
   std::vector<std::uint64_t> digests;
   Summary summary;
@@ -78,7 +90,7 @@ Result<Summary> fold(const std::vector<SummaryRow>& rows) {
                    fmt::format("rank 0 closes step {}, rank {} closes step {}", rows[0].step, rank, row.step)};
     digests.push_back(row.state_digest);
     summary.samples += row.samples;
-    summary.slots.push_back(row.slot);
+    summary.slots.insert(summary.slots.end(), row.slots.begin(), row.slots.end());
     summary.delivered = summary.delivered || row.delivered != 0;
     summary.outlooks.push_back({row.plan_hash, row.leaves != 0});
     for (const auto& log : row.logs) {

@@ -27,13 +27,14 @@ struct SummaryRow {
   std::uint64_t view_hash = 0;
   std::uint64_t plan_hash = 0;      ///< of the newest plan that this member holds; 0: none
   std::uint64_t leaves = 0;         ///< 1: it wants to leave after this step
-  std::uint64_t slot = 0;           ///< its rank when the step began: whose samples these are
   std::uint64_t delivered = 0;      ///< 1: results of this step with everybody's samples were used already
   std::uint64_t samples = 0;        ///< contributed to this step
   std::uint64_t state_digest = 0;   ///< of the stripe of state that is due, after the previous step
   std::uint64_t state_stripe = 0;
   std::uint64_t skipped = 0;   ///< steps skipped so far because of non-finite gradients
   double step_seconds = 0;     ///< this worker's previous step
+  /// Whose samples these are, by rank when the step began: its own, and those of the dead that it speaks for.
+  std::vector<std::uint64_t> slots;
   std::vector<LogEntry> logs;  ///< of the previous step
 };
 
@@ -48,6 +49,9 @@ struct Summary {
   std::vector<membership::Outlook> outlooks;  ///< by rank
   std::map<std::string, double> averages;
 };
+/// `row` speaks for a dead worker too, whose own row is `dead`.
+void speak_for(SummaryRow& row, const SummaryRow& dead);
+
 /// Folds rows in rank order. Code::diverged if digests differ (named from three workers on), Code::mismatch if steps
 /// do.
 Result<Summary> fold(const std::vector<SummaryRow>& rows);

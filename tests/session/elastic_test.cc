@@ -6,6 +6,7 @@
 #include <mutex>
 #include <set>
 
+#include "base/fault.h"
 #include "session/workers.h"
 
 namespace pliant::session {
@@ -128,6 +129,53 @@ TEST(Elastic, SeveralAtOnceAndOneAfterTheOtherDownToOne) {
 
 TEST(Elastic, TheFirstStepsAreNoException) {
   for (auto where : kPlaces) run(3, {{0, 0, where}});
+}
+
+/// Dies by an exception that its thread's body catches.
+struct Died {};
+thread_local bool dies_at_its_row = false;
+
+TEST(Elastic, WhoHadGivenEverythingIsNotForgotten) {
+  // Worker 2 dies when its row is out but before it can have seen the others': its samples count all the same, if it
+  // had also been first to submit; whether they do or come back, every sample is used once.
+  fault::intercept([](const char* point) {
+    if (dies_at_its_row && std::string_view(point) == "row_published") throw Died();
+  });
+  std::atomic<int> spoken_for{0};
+  for (int round = 0; round < 10; ++round)
+    run_cores(3, [&](std::unique_ptr<Core> core) {
+      std::vector<float> counts(kSamples);
+      core->replicas().add("counts", state_of(std::span<float>(counts)));
+      core->set_batch({7, 0});
+      core->attach_sampler(kSamples, true);
+      auto area = core->area("area", kSamples * 4);
+      core->start({.epochs = 1});
+      auto worker = core->worker();
+      for (auto step = core->begin_step(); step; step = core->begin_step()) {
+        auto lease = core->take_lease();
+        auto* values = reinterpret_cast<float*>(area->region->input());
+        std::fill(values, values + kSamples, 0.0F);
+        for (auto sample : lease) values[sample] = 1;
+        auto ticket = core->submit({.name = "area", .count = kSamples, .area = area, .with_step = true});
+        dies_at_its_row = worker == 2 && step->index() == 1;
+        if (worker != 2 && step->index() == 1) usleep(20'000);  // so that the others come too late
+        try {
+          core->close_step();
+        } catch (const Died&) {
+          dies_at_its_row = false;
+          return;
+        }
+        const auto* sums = static_cast<const float*>(ticket->result());
+        float all = 0;
+        for (std::size_t i = 0; i < kSamples; ++i) counts[i] += sums[i], all += sums[i];
+        if (step->index() == 1 && worker == 0 && all == 21) ++spoken_for;
+        core->end_step();
+      }
+      for (auto count : counts) EXPECT_EQ(count, 1);
+      core->leave();
+    });
+  fault::intercept({});
+  EXPECT_GT(spoken_for, 0);
 }
 
 TEST(Elastic, CollectivesOutsideTheStepsReductionSurviveToo) {
