@@ -61,12 +61,10 @@ void train(const Options& options) {
   pliant::Loader loader(session, sampler, dataset);
 
   auto began = std::chrono::steady_clock::now();
-  auto total = options.epochs * sampler.steps_per_epoch();
   for (auto step : session.steps({.epochs = options.epochs})) {
-    // From the full rate down to nothing along half a cosine.
-    auto progress = static_cast<double>(step.index()) / static_cast<double>(total);
-    for (auto& group : sgd.param_groups())
-      static_cast<torch::optim::SGDOptions&>(group.options()).lr(options.lr * 0.5 * (1 + std::cos(M_PI * progress)));
+    // From the full rate down to nothing along half a cosine, whoever is there to work on it.
+    auto rate = options.lr * 0.5 * (1 + std::cos(M_PI * step.progress()));
+    for (auto& group : sgd.param_groups()) static_cast<torch::optim::SGDOptions&>(group.options()).lr(rate);
 
     auto batch = loader.next();
     optimizer.zero_grad();

@@ -173,6 +173,9 @@ class Step {
  public:
   std::uint64_t index() const { return index_; }
   std::uint64_t epoch() const { return epoch_; }
+  /// How much of the job's work is done before this step, from 0 to 1: by samples, or by steps without a sampler. The
+  /// same on all workers however many there are, were or will be: what schedules should depend on.
+  double progress() const { return progress_; }
   /// Is this the last step of its epoch? Always false without a sampler.
   bool ends_epoch() const { return ends_epoch_; }
   /// Logs a value, averaged over workers by samples; on the status line with the next step.
@@ -187,6 +190,7 @@ class Step {
   session::Core* core_ = nullptr;
   std::uint64_t index_ = 0;
   std::uint64_t epoch_ = 0;
+  double progress_ = 0;
   bool ends_epoch_ = false;
 };
 

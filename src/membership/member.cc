@@ -1,28 +1,11 @@
 #include "membership/member.h"
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 #include <utility>
 
 namespace pliant::membership {
-namespace {
-
-std::set<std::uint64_t> ids_of(const View& view) {
-  std::set<std::uint64_t> ids;
-  for (const auto& member : view.members) ids.insert(member.id);
-  return ids;
-}
-
-template <class Map>
-std::set<std::uint64_t> keys_of(const Map& map) {
-  std::set<std::uint64_t> keys;
-  for (const auto& [key, value] : map) keys.insert(key);
-  return keys;
-}
-
-wire::InForce in_force(const View& view) { return {view.term, notice_of(view)}; }
-
-}  // namespace
 
 Member::Member(std::uint64_t self, View view)
     : self_(self), view_(std::move(view)), promised_(view_.term), highest_(view_.term) {}
@@ -60,6 +43,8 @@ Decision Member::on_message(std::uint64_t from, const Agreement& message, Nanos 
   Decision out;
   // The dead have no vote. What they said of views that are in force is still true.
   if (proven_dead(from) && !std::holds_alternative<wire::InForce>(message)) return out;
+  // A suspect that speaks lives. Two members that suspect each other would otherwise claim in turns for ever.
+  if (!proven_dead(from)) lost_.erase(from);
   std::visit([&](const auto& known) { on(from, known, now, out); }, message);
   return out;
 }
@@ -80,7 +65,10 @@ Decision Member::on_time(Nanos now) {
       say_claim(out);
       break;
     case State::proposing:
-      say_proposal(out);
+      if (hopeless())
+        claim(now, out);
+      else
+        say_proposal(out);
       break;
     case State::steady:
     case State::evicted:
@@ -117,7 +105,8 @@ void Member::on(std::uint64_t from, const wire::Claim& claim, Nanos now, Decisio
   highest_ = std::max(highest_, claim.term);
   const bool again = claim.term == promised_ && promised_to_ == from;
   const bool stranger = claim.recover && !newcomer() && view_.rank_of(from) < 0;
-  if ((claim.term <= promised_ && !again) || stranger || state_ == State::evicted) {
+  const bool untimely = claim.recover ? state_ == State::evicted : recovering();
+  if ((claim.term <= promised_ && !again) || stranger || untimely) {
     out.letters.push_back({from, refusal()});
     return;
   }
@@ -204,7 +193,7 @@ void Member::on(std::uint64_t from, const wire::Stored& stored, Nanos now, Decis
   }
   switched_[from] = stored.hash;
   const bool behind = stored.hash == view_.hash() || view_.rank_of(from) < 0;
-  if (state_ == State::steady && behind && !newcomer()) out.letters.push_back({from, in_force(view_)});
+  if (state_ == State::steady && behind && !newcomer()) say_in_force({from}, out);
   conclude_switch(now, out);
 }
 
@@ -226,87 +215,7 @@ bool Member::conclude_switch(Nanos now, Decision& out) {
   return true;
 }
 
-// ---- as candidate ----
-
-void Member::recover(Nanos now, Decision& out) {
-  out.fence = true;
-  state_ = State::recovering;
-  leader_.reset();
-  plan_.reset();
-  hasty_ = true;
-  quiet_since_ = now;
-  if (lower_left() == 0) claim(now, out);
-}
-
-void Member::claim(Nanos now, Decision& out) {
-  highest_ = std::max(highest_, promised_) + 1;
-  promised_ = fenced_ = highest_;
-  promised_to_ = leader_ = self_;
-  state_ = State::claiming;
-  quiet_since_ = now;
-  votes_.clear();
-  votes_[self_] = {view_.epoch, stored_under_, stored_};
-  say_claim(out);
-  propose_if_promised(now, out);
-}
-
-void Member::on(std::uint64_t from, const wire::Promise& promise, Nanos now, Decision& out) {
-  if (state_ != State::claiming || promise.term != promised_) return;
-  if (auto lost = lost_.find(from); lost != lost_.end()) lost_.erase(lost);  // it lives
-  auto& vote = votes_[from];
-  vote = {promise.view.epoch, promise.stored_under, std::nullopt};
-  if (auto stored = view_from(promise.stored); stored.ok()) vote.stored = std::move(stored).value();
-  if (auto view = view_from(promise.view); view.ok() && newer(view.value())) return hear_of(view.value(), now, out);
-  propose_if_promised(now, out);
-}
-
-void Member::on(std::uint64_t from, const wire::Decline& decline, Nanos now, Decision& out) {
-  highest_ = std::max(highest_, decline.term);
-  if (auto view = view_from(decline.view); view.ok() && newer(view.value())) return hear_of(view.value(), now, out);
-  if (state_ != State::claiming && state_ != State::proposing) return;
-  if (decline.term >= promised_) {
-    state_ = State::recovering;
-    leader_.reset();
-    quiet_since_ = now;
-    if (std::exchange(hasty_, false) && lower_left() == 0) claim(now, out);
-  } else if (state_ == State::claiming && decline.view.epoch < view_.epoch && view_.rank_of(from) >= 0) {
-    out.letters.push_back({from, in_force(view_)});
-    out.letters.push_back({from, wire::Claim{promised_, 1}});
-  }
-}
-
-void Member::propose_if_promised(Nanos now, Decision& out) {
-  if (state_ != State::claiming || !enough(keys_of(votes_))) return;
-  store(next_of_base(), promised_);
-  state_ = State::proposing;
-  quiet_since_ = now;
-  stored_by_ = {self_};
-  say_proposal(out);
-  conclude_if_stored(now, out);
-}
-
-View Member::next_of_base() const {
-  const Vote* best = nullptr;
-  for (const auto& [id, vote] : votes_) {
-    if (!vote.stored || vote.stored->epoch != view_.epoch + 1 || view_.rank_of(id) < 0) continue;
-    if (best == nullptr || vote.stored_under > best->stored_under) best = &vote;
-  }
-  View next = best != nullptr ? *best->stored : view_;
-  if (best == nullptr)
-    std::erase_if(next.members, [&](const auto& m) { return !votes_.contains(m.id) || lost_.contains(m.id); });
-  next.term = promised_;
-  next.epoch = view_.epoch + 1;
-  return next;
-}
-
-void Member::conclude_if_stored(Nanos now, Decision& out) {
-  if (state_ != State::proposing || !enough(stored_by_)) return;
-  auto all = ids_of(view_);
-  set_base(*std::exchange(stored_, std::nullopt));
-  all.merge(ids_of(view_));
-  say_in_force(all, out);
-  enter(now, out);
-}
+// ---- in a view ----
 
 /// Goes on in the view just set, unless it has lost somebody already.
 void Member::enter(Nanos now, Decision& out) {
@@ -331,6 +240,7 @@ void Member::set_base(View view) {
   if (stored_ && stored_->epoch <= view_.epoch) stored_.reset();
   highest_ = std::max(highest_, view_.term);
   std::erase_if(switched_, [&](const auto& said) { return view_.rank_of(said.first) < 0; });
+  std::erase_if(lost_, [&](const auto& lost) { return !lost.second && view_.rank_of(lost.first) < 0; });
   if (view_.term < promised_) return;
   promised_ = view_.term;  // a claim of this term has done its work
   promised_to_.reset();
@@ -343,20 +253,6 @@ void Member::store(View view, std::uint64_t under) {
 
 // ---- letters ----
 
-void Member::say_claim(Decision& out) const {
-  for (const auto& member : view_.members)
-    if (!votes_.contains(member.id) && !proven_dead(member.id))
-      out.letters.push_back({member.id, wire::Claim{promised_, 1}});
-}
-
-void Member::say_proposal(Decision& out) const {
-  for (const auto& [id, vote] : votes_) {
-    if (stored_by_.contains(id) || view_.rank_of(id) < 0 || proven_dead(id)) continue;
-    if (vote.epoch < view_.epoch) out.letters.push_back({id, in_force(view_)});
-    out.letters.push_back({id, wire::Propose{promised_, notice_of(*stored_)}});
-  }
-}
-
 void Member::say_switch(Decision& out) const {
   for (const auto& member : view_.members)
     if (member.id != self_ && !proven_dead(member.id))
@@ -365,12 +261,18 @@ void Member::say_switch(Decision& out) const {
 
 void Member::say_in_force(const Ids& to, Decision& out) const {
   for (auto id : to)
-    if (id != self_ && !proven_dead(id)) out.letters.push_back({id, in_force(view_)});
+    if (id != self_ && !proven_dead(id)) out.letters.push_back({id, wire::InForce{view_.term, notice_of(view_)}});
 }
 
 wire::Decline Member::refusal() const { return {promised_, notice_of(view_)}; }
 
 // ---- questions ----
+
+Member::Ids Member::ids_of(const View& view) {
+  Ids ids;
+  for (const auto& member : view.members) ids.insert(member.id);
+  return ids;
+}
 
 bool Member::newer(const View& view) const {
   return std::tie(view.epoch, view.term) > std::tie(view_.epoch, view_.term);

@@ -1,5 +1,5 @@
-// A member's part in agreeing on the next view: as candidate and as voter when somebody is lost, and in making sure that
-// a planned switch cannot be undone once anybody acts on it.
+// A member's part in agreeing on the next view: as candidate and as voter when somebody is lost, and in making sure
+// that a planned switch cannot be undone once anybody acts on it.
 //
 // A state machine over injected events: it owns no socket, no clock and no thread, and is the same in production and
 // in the simulation. Each event returns what to do. Time enters through on_time only, and only to repeat what may have
@@ -8,11 +8,13 @@
 //   state       event                                to          action
 //   steady      a member of the view is lost         recovering  fence; the lowest member left claims a term
 //   steady      adopt: a step ended with a switch    switching   store the next view; say so to all of this one
-//   switching   enough have stored it                steady      tell those who come and go that it is in force; enter it
+//   switching   enough have stored it                steady      enter it; tell those who come and go
 //   switching   lost a voter, and not enough         recovering  fence; the lowest member left claims a term
 //   any         a member claims a higher term        recovering  fence; promise it, with the newest view in force and
 //               to recover                                       what is stored to follow it
-//   any         claim of a higher term, to plan      same        promise it, nothing else
+//   steady,     claim of a higher term, to plan      same        promise it, nothing else
+//   switching
+//   others      claim to plan                        same        decline: a recovery is not to be disturbed
 //   any         claim to recover, by somebody who    same        decline, with the term promised and the view in force
 //               is not in the view in force
 //   any         claim of a term not above ours       same        decline, with the term promised and the view in force
@@ -29,6 +31,8 @@
 //               something stored to follow it
 //   any         a newer view in force, without us    evicted     -
 //   recovering  silence for kPatience × (1 + how many members left have lower ids)   claim a higher term
+//   proposing   silence for kPatience, and who has   claiming    claim a higher term
+//               not stored it is lost
 //   switching,  silence for kPatience                same        say again what has not been answered
 //   claiming,
 //   proposing
@@ -37,8 +41,8 @@
 // dead, or a majority of the base view did promise (of exactly half, the half with the lowest id). The base is the
 // newest view in force that anybody who promised knows of; of two with one epoch, the one with the higher term.
 //
-// What is proposed: if anybody who promised has stored a successor of the base, the one stored under the highest term (a
-// step's switch counts under the term of the view that it ends), because it may be in force already. It gets the
+// What is proposed: if anybody who promised has stored a successor of the base, the one stored under the highest term
+// (a step's switch counts under the term of the view that it ends), because it may be in force already. It gets the
 // claimed term and keeps its epoch and members; who is lost in it is removed by the next recovery. Otherwise the
 // base without those who did not promise: term as claimed, epoch one higher.
 // So all views in force that have one epoch have the same members, whoever decided them.
@@ -85,10 +89,11 @@ class Member {
   Member(std::uint64_t self, View view);
 
   /// A member is lost: `proven` if the kernel says that its process is gone. May be repeated; proof may come later.
-  /// A mere suspicion ends when a recovery takes the suspect in: repeat it if the suspect is silent in the new view too.
+  /// A mere suspicion ends when a recovery takes the suspect in: repeat it if the suspect is silent in the new view
+  /// too.
   Decision on_lost(std::uint64_t id, bool proven, Nanos now);
-  /// A peer that says that it has entered a view says that it is in force: pass that on as InForce. Where messages can be
-  /// lost, members say it until the view's first step is complete.
+  /// A peer that says that it has entered a view says that it is in force: pass that on as InForce. Where messages can
+  /// be lost, members say it until the view's first step is complete.
   Decision on_message(std::uint64_t from, const Agreement& message, Nanos now);
   Decision on_time(Nanos now);
 
@@ -97,8 +102,10 @@ class Member {
   /// well, and stays until told that it is evicted: its vote may be needed.
   Decision adopt(View view, Nanos now);
 
-  /// A plan of the coordinator. Kept if its term is the promised one or above, its base is the view in force and neither
-  /// a recovery nor a switch is going on; returns whether it was.
+  /// A plan of the coordinator. Kept if its term is the promised one or above, its base is the view in force and
+  /// neither a recovery nor a switch is going on; returns whether it was. A coordinator whose plan does not come true
+  /// claims a new term, and takes in only who waits outside: somebody who does not know yet that it was evicted would
+  /// come back with old state.
   bool on_plan(const wire::Plan& plan);
   /// The newest plan that may still come true.
   const std::optional<View>& plan() const { return plan_; }
@@ -147,12 +154,14 @@ class Member {
   void say_in_force(const Ids& to, Decision& out) const;
   wire::Decline refusal() const;
 
+  static Ids ids_of(const View& view);
   bool newcomer() const { return view_.members.empty(); }
   bool newer(const View& view) const;
   bool proven_dead(std::uint64_t id) const;
   bool enough(const Ids& who) const;
   int lower_left() const;
   bool leaderless() const;
+  bool hopeless() const;
 
   const std::uint64_t self_;
   State state_ = State::steady;
@@ -166,10 +175,10 @@ class Member {
   std::optional<View> plan_;
 
   // As voter.
-  std::uint64_t promised_ = 0;                 // never below the term of a view that is known to be in force
-  std::optional<std::uint64_t> promised_to_;   // may claim it again: the first answer may be lost
-  std::uint64_t fenced_ = 0;                   // the highest term promised to a recovery
-  std::optional<std::uint64_t> leader_;        // whose recovery this is
+  std::uint64_t promised_ = 0;                       // never below the term of a view that is known to be in force
+  std::optional<std::uint64_t> promised_to_;         // may claim it again: the first answer may be lost
+  std::uint64_t fenced_ = 0;                         // the highest term promised to a recovery
+  std::optional<std::uint64_t> leader_;              // whose recovery this is
   std::map<std::uint64_t, std::uint64_t> switched_;  // who stored unasked -> hash of the view
 
   // As candidate.

@@ -25,17 +25,19 @@ std::string objection_to(const Report& a, const Report& b) {
   return {};
 }
 
+std::string objection_to_pair(const Report& a, const Report& b) {
+  if (a.layout != b.layout) return "they share different things";
+  if (a.blank || b.blank) return {};
+  if (a.step > b.step) return objection_to(b, a);
+  auto objection = objection_to(a, b);
+  return objection.empty() && a.step == b.step ? objection_to(b, a) : objection;
+}
+
 std::string contradiction_in(const std::vector<Report>& reports) {
   for (std::size_t i = 0; i < reports.size(); ++i) {
     for (std::size_t j = 0; j < i; ++j) {
-      const auto &a = reports[i], &b = reports[j];
-      std::string objection;
-      if (a.layout != b.layout)
-        objection = "they share different things";
-      else if (!a.blank && !b.blank)
-        objection = a.step < b.step ? objection_to(a, b) : objection_to(b, a);
-      if (objection.empty() && !a.blank && !b.blank && a.step == b.step) objection = objection_to(a, b);
-      if (!objection.empty()) return fmt::format("ranks {} and {}: {}", j, i, objection);
+      if (auto objection = objection_to_pair(reports[j], reports[i]); !objection.empty())
+        return fmt::format("ranks {} and {}: {}", j, i, objection);
     }
   }
   return {};
@@ -85,10 +87,12 @@ std::optional<View> next_view(const View& now, const std::vector<Outlook>& outlo
   const bool planned = named != 0 && std::ranges::all_of(outlooks, [&](const auto& o) { return o.plan == named; });
   PLIANT_ASSERT(!planned || (plan && plan->hash() == named));
   View next = planned ? *plan : now;
-  std::erase_if(next.members, [&](const auto& member) {
+  const auto leaves = [&](const wire::Member& member) {
     const int rank = now.rank_of(member.id);
     return rank >= 0 && outlooks[static_cast<std::size_t>(rank)].leaves;
-  });
+  };
+  const auto stays = [&](const wire::Member& member) { return now.rank_of(member.id) >= 0 && !leaves(member); };
+  if (std::ranges::any_of(next.members, stays)) std::erase_if(next.members, leaves);
   const bool some_stay = std::ranges::any_of(next.members, [&](const auto& m) { return now.rank_of(m.id) >= 0; });
   if (next.members == now.members || !some_stay) return std::nullopt;
   next.epoch = next.planned = now.epoch + 1;

@@ -120,8 +120,16 @@ std::optional<Step> Core::begin_step() {
   step.core_ = this;
   step.index_ = step_;
   step.epoch_ = epoch();
+  step.progress_ = progress();
   step.ends_epoch_ = ledger_ && ledger_->left() <= global_batch();
   return step;
+}
+
+double Core::progress() const {
+  auto by_steps = options_.steps ? static_cast<double>(step_) / static_cast<double>(options_.steps) : 0;
+  if (!options_.epochs) return by_steps;
+  auto used = 1 - static_cast<double>(ledger_->left()) / static_cast<double>(ledger_->samples());
+  return std::max(by_steps, (static_cast<double>(epoch()) + used) / static_cast<double>(options_.epochs));
 }
 
 void Core::end_loop() {

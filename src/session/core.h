@@ -125,6 +125,7 @@ class Core final : public Reducer {
   void absorb(const Summary& summary);
   void commit_ledger();
   void finish_job();
+  double progress() const;
   void end_loop();
   double loss() const;
   StepRecord record_of_step() const;
@@ -138,6 +139,7 @@ class Core final : public Reducer {
   void go_solo();
   Status settle_in(collective::Group& group);
   Status transfer(collective::Group& group, const membership::Verdict& verdict);
+  Status compare_all(collective::Group& group);
   Status unpack(const std::string& luggage);
   membership::Report report() const;
   void renew_areas();

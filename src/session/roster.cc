@@ -74,7 +74,11 @@ wire::Join Roster::introduction() const {
 
 void Roster::on_letter(std::uint64_t from, const wire::Message& message) {
   std::lock_guard lock(mutex_);
-  if (auto letter = as_agreement(message)) apply(member_.on_message(from, *letter, clock_.now()));
+  // Who has entered a view says thereby that it is in force.
+  if (const auto* entered = std::get_if<wire::Entered>(&message))
+    apply(member_.on_message(from, wire::InForce{entered->view.term, entered->view}, clock_.now()));
+  else if (auto letter = as_agreement(message))
+    apply(member_.on_message(from, *letter, clock_.now()));
 }
 
 void Roster::on_lost(const collective::PeerLoss& loss) {

@@ -1,0 +1,111 @@
+// The part of Member that runs for candidate; member.cc has the rest.
+#include <algorithm>
+#include <utility>
+
+#include "membership/member.h"
+
+namespace pliant::membership {
+
+void Member::recover(Nanos now, Decision& out) {
+  out.fence = true;
+  state_ = State::recovering;
+  leader_.reset();
+  plan_.reset();
+  hasty_ = true;
+  quiet_since_ = now;
+  if (lower_left() == 0) claim(now, out);
+}
+
+void Member::claim(Nanos now, Decision& out) {
+  highest_ = std::max(highest_, promised_) + 1;
+  promised_ = fenced_ = highest_;
+  promised_to_ = leader_ = self_;
+  state_ = State::claiming;
+  quiet_since_ = now;
+  votes_.clear();
+  votes_[self_] = {view_.epoch, stored_under_, stored_};
+  say_claim(out);
+  propose_if_promised(now, out);
+}
+
+void Member::on(std::uint64_t from, const wire::Promise& promise, Nanos now, Decision& out) {
+  if (state_ != State::claiming || promise.term != promised_) return;
+  auto& vote = votes_[from];
+  vote = {promise.view.epoch, promise.stored_under, std::nullopt};
+  if (auto stored = view_from(promise.stored); stored.ok()) vote.stored = std::move(stored).value();
+  if (auto view = view_from(promise.view); view.ok() && newer(view.value())) return hear_of(view.value(), now, out);
+  propose_if_promised(now, out);
+}
+
+void Member::on(std::uint64_t from, const wire::Decline& decline, Nanos now, Decision& out) {
+  highest_ = std::max(highest_, decline.term);
+  if (auto view = view_from(decline.view); view.ok() && newer(view.value())) return hear_of(view.value(), now, out);
+  if (state_ != State::claiming && state_ != State::proposing) return;
+  if (decline.term >= promised_) {
+    state_ = State::recovering;
+    leader_.reset();
+    quiet_since_ = now;
+    if (std::exchange(hasty_, false) && lower_left() == 0) claim(now, out);
+  } else if (state_ == State::claiming && decline.view.epoch < view_.epoch && view_.rank_of(from) >= 0) {
+    say_in_force({from}, out);
+    out.letters.push_back({from, wire::Claim{promised_, 1}});
+  }
+}
+
+void Member::propose_if_promised(Nanos now, Decision& out) {
+  Ids voters;
+  for (const auto& [id, vote] : votes_) voters.insert(id);
+  if (state_ != State::claiming || !enough(voters)) return;
+  store(next_of_base(), promised_);
+  state_ = State::proposing;
+  quiet_since_ = now;
+  stored_by_ = {self_};
+  say_proposal(out);
+  conclude_if_stored(now, out);
+}
+
+View Member::next_of_base() const {
+  const Vote* best = nullptr;
+  for (const auto& [id, vote] : votes_) {
+    if (!vote.stored || vote.stored->epoch != view_.epoch + 1 || view_.rank_of(id) < 0) continue;
+    if (best == nullptr || vote.stored_under > best->stored_under) best = &vote;
+  }
+  View next = best != nullptr ? *best->stored : view_;
+  if (best == nullptr)
+    std::erase_if(next.members, [&](const auto& m) { return !votes_.contains(m.id) || lost_.contains(m.id); });
+  next.term = promised_;
+  next.epoch = view_.epoch + 1;
+  return next;
+}
+
+void Member::conclude_if_stored(Nanos now, Decision& out) {
+  if (state_ != State::proposing || !enough(stored_by_)) return;
+  auto all = ids_of(view_);
+  set_base(*std::exchange(stored_, std::nullopt));
+  all.merge(ids_of(view_));
+  say_in_force(all, out);
+  enter(now, out);
+}
+
+void Member::say_claim(Decision& out) const {
+  for (const auto& member : view_.members)
+    if (!votes_.contains(member.id) && !proven_dead(member.id))
+      out.letters.push_back({member.id, wire::Claim{promised_, 1}});
+}
+
+void Member::say_proposal(Decision& out) const {
+  for (const auto& [id, vote] : votes_) {
+    if (stored_by_.contains(id) || view_.rank_of(id) < 0 || proven_dead(id)) continue;
+    if (vote.epoch < view_.epoch) say_in_force({id}, out);
+    out.letters.push_back({id, wire::Propose{promised_, notice_of(*stored_)}});
+  }
+}
+
+/// Whoever might still store the proposal is lost; others may have come back since.
+bool Member::hopeless() const {
+  return std::ranges::all_of(votes_, [&](const auto& vote) {
+    return stored_by_.contains(vote.first) || lost_.contains(vote.first) || view_.rank_of(vote.first) < 0;
+  });
+}
+
+}  // namespace pliant::membership

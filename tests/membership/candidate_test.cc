@@ -1,0 +1,145 @@
+// A candidate's rows of the table in member.h, with every message delivered by hand.
+#include <gtest/gtest.h>
+
+#include "membership/letters.h"
+#include "membership/member.h"
+
+namespace pliant::membership {
+namespace {
+
+TEST(Candidate, EnoughPromisesMakeAProposalWithoutTheLost) {
+  Member one(1, kView);
+  (void)one.on_lost(3, false, kNow);
+  auto out = one.on_message(2, promise(2, kView), kNow);
+  EXPECT_EQ(view_in(letter_to<wire::Propose>(out, 2).view).hash(), view_of(2, 2, {1, 2}).hash());
+  EXPECT_FALSE(out.enter);
+}
+
+TEST(Candidate, EverybodyWhoIsNotLostIsWaitedFor) {
+  Member one(1, kLarge);
+  (void)one.on_lost(5, false, kNow);
+  EXPECT_TRUE(one.on_message(2, promise(2, kLarge), kNow).letters.empty());
+  EXPECT_TRUE(one.on_message(3, promise(2, kLarge), kNow).letters.empty());  // a majority, but 4 is there
+  EXPECT_EQ(receivers_of<wire::Propose>(one.on_lost(4, false, kNow)), (Ids{2, 3}));
+}
+
+TEST(Candidate, AMinorityWaits) {
+  Member one(1, kLarge);
+  for (std::uint64_t id : {3, 4, 5}) (void)one.on_lost(id, false, kNow);
+  EXPECT_TRUE(one.on_message(2, promise(2, kLarge), kNow).letters.empty());
+  auto out = one.on_message(4, promise(2, kLarge), kNow);  // it lives: a majority
+  EXPECT_EQ(view_in(letter_to<wire::Propose>(out, 4).view).hash(), view_of(2, 2, {1, 2, 4}).hash());
+}
+
+TEST(Candidate, OfTwoHalvesTheOneWithTheLowestIdGoesOn) {
+  const auto pair = view_of(1, 1, {1, 2});
+  EXPECT_TRUE(Member(1, pair).on_lost(2, false, kNow).enter);
+  EXPECT_FALSE(Member(2, pair).on_lost(1, false, kNow).enter);
+}
+
+TEST(Candidate, ProvenDeathsLeaveAnySurvivor) {
+  Member five(5, kLarge);
+  for (std::uint64_t id : {1, 2, 3}) EXPECT_FALSE(five.on_lost(id, true, kNow).enter);
+  EXPECT_EQ(five.on_lost(4, true, kNow).enter->hash(), view_of(2, 2, {5}).hash());
+}
+
+TEST(Candidate, OneLossWithoutProofIsEnoughToNeedAMajority) {
+  Member five(5, kLarge);
+  for (std::uint64_t id : {2, 3, 4}) (void)five.on_lost(id, true, kNow);
+  EXPECT_FALSE(five.on_lost(1, false, kNow).enter);
+  EXPECT_TRUE(five.on_lost(1, true, kNow).enter);  // the proof comes later
+}
+
+TEST(Candidate, TheNewestViewInForceIsTheBase) {
+  Member one(1, kView);
+  (void)one.on_lost(3, false, kNow);
+  const auto newer = view_of(1, 2, {1, 2, 4});
+  auto out = one.on_message(2, promise(2, newer), kNow);
+  EXPECT_EQ(receivers_of<wire::Claim>(out), Ids{4});  // a member of the base that was not asked yet
+  out = one.on_message(4, promise(2, kNone), kNow);
+  EXPECT_EQ(view_in(letter_to<wire::Propose>(out, 2).view).hash(), view_of(2, 3, {1, 2, 4}).hash());
+  EXPECT_EQ(letter_to<wire::InForce>(out, 4).view.epoch, 2U);  // it is behind
+}
+
+TEST(Candidate, WhatSomebodyStoredIsProposedAgain) {
+  Member one(1, kLarge);
+  for (std::uint64_t id : {4, 5}) (void)one.on_lost(id, false, kNow);
+  auto older = promise(3, kLarge), newer = promise(3, kLarge);
+  older.stored = notice_of(view_of(9, 2, {1, 2, 3, 4, 5, 6})), older.stored_under = 1;
+  newer.stored = notice_of(view_of(2, 2, {1, 2, 5})), newer.stored_under = 2;
+  (void)one.on_message(2, wire::Decline{2, notice_of(kLarge)}, kNow);  // claims 3 now
+  (void)one.on_message(2, older, kNow);
+  auto out = one.on_message(3, newer, kNow);
+  EXPECT_EQ(view_in(letter_to<wire::Propose>(out, 2).view).hash(), view_of(3, 2, {1, 2, 5}).hash());
+}
+
+TEST(Candidate, DeclinedForTheTermTheLowestClaimsAboveItOnceAtOnce) {
+  Member one(1, kView);
+  (void)one.on_lost(3, false, kNow);
+  auto out = one.on_message(2, wire::Decline{7, notice_of(kView)}, kNow);
+  EXPECT_EQ(letter_to<wire::Claim>(out, 2).term, 8U);
+  out = one.on_message(2, wire::Decline{9, notice_of(kView)}, kNow);
+  EXPECT_TRUE(out.letters.empty());
+  EXPECT_EQ(letter_to<wire::Claim>(one.on_time(Member::kPatience), 2).term, 10U);
+}
+
+TEST(Candidate, DeclinedByOneWhoIsBehindItTellsTheView) {
+  Member four(4, kNone);
+  const auto newer = view_of(1, 2, {2, 4});
+  (void)four.on_message(2, in_force(newer), kNow);
+  (void)four.on_time(kNow);
+  auto claimed = four.on_lost(2, false, kNow);
+  EXPECT_EQ(letter_to<wire::Claim>(claimed, 2).term, 2U);
+  auto out = four.on_message(2, wire::Decline{1, notice_of(kView)}, kNow);
+  EXPECT_EQ(letter_to<wire::InForce>(out, 2).view.epoch, 2U);
+  EXPECT_EQ(letter_to<wire::Claim>(out, 2).term, 2U);
+}
+
+TEST(Candidate, DeclinedWithANewerViewWithoutItItIsEvicted) {
+  Member one(1, kView);
+  (void)one.on_lost(2, false, kNow);
+  auto out = one.on_message(3, wire::Decline{7, notice_of(view_of(7, 2, {2, 3}))}, kNow);
+  EXPECT_TRUE(out.evicted);
+  EXPECT_TRUE(one.on_time(Member::kPatience * 9).letters.empty());
+  EXPECT_EQ(letter_to<wire::Decline>(one.on_message(2, wire::Claim{9, 1}, kNow), 2).view.epoch, 2U);
+}
+
+TEST(Candidate, OnceEnoughHaveStoredItTheViewIsInForce) {
+  Member one(1, kView);
+  (void)one.on_lost(3, false, kNow);
+  auto proposed = letter_to<wire::Propose>(one.on_message(2, promise(2, kView), kNow), 2);
+  EXPECT_FALSE(one.on_message(2, wire::Stored{2, 12345}, kNow).enter);
+  auto out = one.on_message(2, wire::Stored{2, view_in(proposed.view).hash()}, kNow);
+  ASSERT_TRUE(out.enter);
+  EXPECT_EQ(out.enter->hash(), view_of(2, 2, {1, 2}).hash());
+  EXPECT_EQ(receivers_of<wire::InForce>(out), (Ids{2, 3}));  // who is evicted should know
+  EXPECT_FALSE(one.recovering());
+}
+
+TEST(Candidate, AHigherClaimEndsACandidacy) {
+  Member one(1, kView);
+  (void)one.on_lost(3, false, kNow);
+  EXPECT_EQ(letter_to<wire::Promise>(one.on_message(2, wire::Claim{3, 1}, kNow), 2).term, 3U);
+  EXPECT_TRUE(one.on_message(2, promise(2, kView), kNow).letters.empty());
+}
+
+TEST(Candidate, ACandidateSaysItAgain) {
+  Member one(1, kLarge);
+  (void)one.on_lost(5, false, kNow);
+  (void)one.on_message(2, promise(2, kLarge), kNow);
+  EXPECT_EQ(receivers_of<wire::Claim>(one.on_time(Member::kPatience)), (Ids{3, 4, 5}));
+  (void)one.on_message(3, promise(2, kLarge), kNow);
+  (void)one.on_message(4, promise(2, kLarge), kNow);
+  EXPECT_EQ(receivers_of<wire::Propose>(one.on_time(Member::kPatience * 2)), (Ids{2, 3, 4}));
+}
+
+TEST(Candidate, AProposalThatNobodyCanStoreIsGivenUp) {
+  Member one(1, kLarge);
+  for (std::uint64_t id : {4, 5}) (void)one.on_lost(id, false, kNow);
+  for (std::uint64_t id : {2, 3}) (void)one.on_message(id, promise(2, kLarge), kNow);
+  for (std::uint64_t id : {2, 3}) EXPECT_FALSE(one.on_lost(id, false, kNow).enter);
+  EXPECT_EQ(receivers_of<wire::Claim>(one.on_time(Member::kPatience)), (Ids{2, 3, 4, 5}));
+}
+
+}  // namespace
+}  // namespace pliant::membership
