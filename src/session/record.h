@@ -56,11 +56,23 @@ class Recorder {
   std::unique_ptr<Impl> impl_;
 };
 
+/// A step whose view was not that of the step before, and what that cost.
+struct Change {
+  std::uint64_t step = 0;
+  std::uint64_t view = 0;
+  int size = 0;
+  std::vector<std::uint64_t> came, gone;  ///< workers, by who recorded the steps
+  double gap_ms = 0;                      ///< the longest between two records of one worker that saw both steps
+  double usual_ms = 0;                    ///< the median of that in steps before
+};
+
 /// What the records of a folder prove.
 struct Verification {
   bool ok = false;
   std::uint64_t steps = 0, epochs = 0, samples = 0, workers = 0, views = 0, lineages = 0, torn_lines = 0;
   // `epochs` are complete ones; `samples` are all positions used, in every epoch, by steps that count.
+  std::vector<Change> changes;      ///< at most 10,000
+  std::string changes_text() const;  ///< a table for people
   std::vector<std::string> faults;  ///< one line each: what, where; at most 100, then a count
   std::string text() const;         ///< a few lines for people
 };

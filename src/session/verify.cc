@@ -113,6 +113,7 @@ void judge(const Survey& survey, Faults& faults, Verification& seen) {
   GapRule gaps(faults);
   ViewRule views(faults);
   SampleRule samples(faults);
+  ChangeLog changes;
   std::set<std::uint64_t> workers;
   Merge merge(survey, faults);
   for (auto lines = merge.next(); !lines.empty(); lines = merge.next()) {
@@ -120,6 +121,7 @@ void judge(const Survey& survey, Faults& faults, Verification& seen) {
     gaps.see(step);
     views.see(lines, step);
     samples.see(lines, step);
+    changes.see(lines, step);
     for (const auto& line : lines) workers.insert(line.record().worker);
     ++seen.steps;
   }
@@ -128,6 +130,7 @@ void judge(const Survey& survey, Faults& faults, Verification& seen) {
   seen.samples = samples.samples();
   seen.workers = workers.size();
   seen.views = views.views();
+  seen.changes = std::move(changes).take();
 }
 
 /// 1234567 -> "1,234,567".

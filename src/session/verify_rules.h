@@ -112,4 +112,24 @@ class SampleRule {
   std::uint64_t epochs_ = 0, samples_ = 0;
 };
 
+/// No rule: writes down the changes of view, and what they cost.
+class ChangeLog {
+ public:
+  void see(const StepLines& lines, const StepRecord& step);
+  std::vector<Change> take() && { return std::move(changes_); }
+
+ private:
+  static constexpr std::size_t kMost = 10'000;
+  static constexpr std::size_t kUsual = 101;  // steps whose median is the usual time
+
+  double usual() const;
+
+  std::map<std::uint64_t, double> last_;  // by worker: when it recorded the step before
+  std::uint64_t view_ = 0;
+  std::set<std::uint64_t> present_;  // who recorded a step in this view; the dead miss their last one
+  std::vector<double> gaps_;  // of the last steps without a change, as a ring
+  std::size_t next_ = 0;
+  std::vector<Change> changes_;
+};
+
 }  // namespace pliant::session
