@@ -34,7 +34,7 @@ std::optional<membership::Agreement> as_agreement(const wire::Message& message) 
 
 Roster::Roster(RosterOptions options)
     : options_(std::move(options)),
-      member_(options_.self.id, options_.view),
+      member_(std::in_place, options_.self.id, options_.view),
       outside_(options_.view.rank_of(options_.self.id) < 0) {
   collective::MeshEvents events;
   events.on_letter = [this](std::uint64_t from, const wire::Message& message) { on_letter(from, message); };
@@ -67,7 +67,7 @@ wire::Join Roster::introduction() const {
   std::lock_guard lock(mutex_);
   const auto& self = options_.self;
   return {options_.job,   self.id, self.pid, self.address, options_.cpu_level,
-          options_.build, layout_, membership::notice_of(outside_ ? View{} : member_.view()), step_};
+          options_.build, layout_, membership::notice_of(outside_ ? View{} : member_->view()), step_};
 }
 
 // ---- on the mesh's thread ----
@@ -76,9 +76,9 @@ void Roster::on_letter(std::uint64_t from, const wire::Message& message) {
   std::lock_guard lock(mutex_);
   // Who has entered a view says thereby that it is in force.
   if (const auto* entered = std::get_if<wire::Entered>(&message))
-    apply(member_.on_message(from, wire::InForce{entered->view.term, entered->view}, clock_.now()));
+    apply(member_->on_message(from, wire::InForce{entered->view.term, entered->view}, clock_.now()));
   else if (auto letter = as_agreement(message))
-    apply(member_.on_message(from, *letter, clock_.now()));
+    apply(member_->on_message(from, *letter, clock_.now()));
 }
 
 void Roster::on_lost(const collective::PeerLoss& loss) {
@@ -87,12 +87,12 @@ void Roster::on_lost(const collective::PeerLoss& loss) {
     departed_.insert(loss.id);
     return;
   }
-  apply(member_.on_lost(loss.id, loss.proven, clock_.now()));
+  apply(member_->on_lost(loss.id, loss.proven, clock_.now()));
 }
 
 void Roster::on_tick() {
   std::lock_guard lock(mutex_);
-  apply(member_.on_time(clock_.now()));
+  apply(member_->on_time(clock_.now()));
 }
 
 void Roster::on_coordinator(const wire::Message& message) {
@@ -103,13 +103,13 @@ void Roster::on_coordinator(const wire::Message& message) {
     if (outside_)
       meet(plan->view.members);
     else
-      member_.on_plan(*plan);
+      member_->on_plan(*plan);
   } else if (const auto* refusal = std::get_if<wire::Refusal>(&message)) {
     if (!first_ || outside_) failure_ = Error{Code::refused, "the job refused this worker: " + refusal->reason};
   } else if (std::holds_alternative<wire::Over>(message)) {
     over_ = true;
   } else if (auto letter = as_agreement(message)) {
-    apply(member_.on_message(kCoordinator, *letter, clock_.now()));
+    apply(member_->on_message(kCoordinator, *letter, clock_.now()));
   }
   changed_.notify_all();
 }
@@ -120,7 +120,7 @@ void Roster::on_first_view(const wire::ViewNotice& notice) {
   if (first_ || !view.ok()) return;
   first_ = view.value();
   if (view.value().rank_of(self()) >= 0)
-    apply(member_.on_message(kCoordinator, wire::InForce{notice.term, notice}, clock_.now()));
+    apply(member_->on_message(kCoordinator, wire::InForce{notice.term, notice}, clock_.now()));
   else
     meet(notice.members);
 }
@@ -164,24 +164,24 @@ bool Roster::is_member() const {
 
 View Roster::view() const {
   std::lock_guard lock(mutex_);
-  return member_.view();
+  return member_->view();
 }
 
 void Roster::guard(collective::Group* group) {
   std::lock_guard lock(mutex_);
   group_ = group;
-  if (group && (member_.recovering() || next_ || outside_)) group->fence({Code::peer_lost, "a worker was lost"});
+  if (group && (member_->recovering() || next_ || outside_)) group->fence({Code::peer_lost, "a worker was lost"});
 }
 
 void Roster::give_up_on_departed() {
   std::lock_guard lock(mutex_);
   for (auto id : departed_)
-    if (member_.view().rank_of(id) >= 0) apply(member_.on_lost(id, true, clock_.now()));
+    if (member_->view().rank_of(id) >= 0) apply(member_->on_lost(id, true, clock_.now()));
 }
 
 bool Roster::must_change() const {
   std::lock_guard lock(mutex_);
-  return next_ || outside_ || member_.recovering();
+  return next_ || outside_ || member_->recovering();
 }
 
 std::optional<View> Roster::await_next() {
@@ -197,11 +197,12 @@ void Roster::took(const View& view) {
 
 void Roster::adopt(const View& view) {
   std::lock_guard lock(mutex_);
-  if (!member_.recovering() && !next_) apply(member_.adopt(view, clock_.now()));
+  if (!member_->recovering() && !next_) apply(member_->adopt(view, clock_.now()));
 }
 
 bool Roster::await_entry(const std::string& layout) {
   std::unique_lock lock(mutex_);
+  if (!first_ || member_->view().size() > 0) member_.emplace(self(), View{});  // back again: as a newcomer
   layout_ = layout;
   mesh_->post([this, layout] {
     if (link_) link_->send(wire::Ready{layout});
@@ -213,7 +214,7 @@ bool Roster::await_entry(const std::string& layout) {
 
 std::optional<View> Roster::plan() const {
   std::lock_guard lock(mutex_);
-  return member_.plan();
+  return member_->plan();
 }
 
 void Roster::report(wire::Progress progress) {

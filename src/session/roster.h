@@ -94,7 +94,7 @@ class Roster {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  membership::Member member_;                // guarded by mutex_
+  std::optional<membership::Member> member_;  // guarded by mutex_; a new one when this worker comes back
   std::optional<membership::View> next_;     // guarded by mutex_
   std::optional<membership::View> first_;    // guarded by mutex_; the coordinator's first word
   Status failure_;                           // guarded by mutex_; why there will be no view
