@@ -17,6 +17,7 @@ struct Options {
   std::string data = "/usr/share/datasets/fashion-mnist";
   std::uint64_t epochs = 3;
   std::uint64_t batch = 64;
+  std::uint64_t global_batch = 0;
   double lr = 0.05;
   std::uint64_t seed = 42;
   bool augment = false;
@@ -55,7 +56,8 @@ void train(const Options& options) {
   torch::optim::SGD sgd(model.ptr()->parameters(), torch::optim::SGDOptions(options.lr).momentum(0.9));
 
   pliant::DistributedOptimizer optimizer(session, sgd, {.local_batch = options.batch});
-  pliant::ElasticSampler sampler(session, static_cast<std::uint64_t>(images.size(0)));
+  pliant::ElasticSampler sampler(session, static_cast<std::uint64_t>(images.size(0)),
+                                 {.global_batch = options.global_batch});
   session.share("model", pliant::state_of(*model.ptr())).share("optimizer", pliant::state_of(sgd));
   pliant::TensorDataset dataset(images, labels, options.augment ? pliant::shift_and_flip(2, true) : nullptr);
   pliant::Loader loader(session, sampler, dataset);
@@ -85,6 +87,7 @@ void train(const Options& options) {
                     taken);
     }
   }
+  if (session.departed()) return;  // the others go on
   auto digest = session.digest();
   if (session.leader())
     std::printf("done: %d worker%s, digest %016llx\n", session.size(), session.size() == 1 ? "" : "s",
@@ -108,6 +111,8 @@ int main(int argc, char** argv) {
   app.add_option("--batch", options.batch, "samples per worker and step")
       ->check(CLI::Range(1, 60000))
       ->capture_default_str();
+  app.add_option("--global-batch", options.global_batch, "samples per step, divided among the workers; beats --batch")
+      ->check(CLI::Range(1, 60000));
   app.add_option("--lr", options.lr, "learning rate at the start")->check(CLI::PositiveNumber)->capture_default_str();
   app.add_option("--data", options.data, "folder with the IDX files")->capture_default_str();
   app.add_option("--seed", options.seed, "of a job of one; under pliant run its --seed decides")->capture_default_str();
