@@ -1,13 +1,10 @@
 #include "apps/pliant/agent.h"
 
 #include <fmt/format.h>
-#include <sys/signalfd.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <csignal>
-#include <set>
 
 #include "base/log.h"
 
@@ -17,53 +14,47 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Nanos kPatience = 1s;  // for others to end by themselves, before anybody is told to
+constexpr Nanos kLastWord = 2s;  // for the coordinator to say how the job ended, where nobody else can
 constexpr Nanos kBetweenScans = 100ms;
-constexpr Nanos kReporterSilence = 2s;  // after this, another worker's word on the progress counts
 constexpr std::size_t kLastWords = 10;
-constexpr std::size_t kMostAccusations = 4096;
 
 std::string format_age(Nanos age) {
   return age < 60s ? fmt::format("{:.1f} s", seconds(age)) : format_span(seconds(age));
 }
 
+std::string plural(int count) { return fmt::format("{} worker{}", count, count == 1 ? "" : "s"); }
+
+/// What happened, after the worker's name.
+std::string deed_of(const Ending& ending) {
+  if (ending.unknown) return "has ended (" + ending.words() + ")";
+  return ending.signal ? fmt::format("was killed by signal {}", ending.signal)
+                       : fmt::format("ended with exit code {}", ending.code);
+}
+
 }  // namespace
 
-Agent::Agent(RunOptions options, JobRecord record, JobDir dir)
-    : options_(std::move(options)),
-      record_(std::move(record)),
-      dir_(std::move(dir)),
-      started_(clock_.now()),
-      console_(STDOUT_FILENO, STDERR_FILENO),
-      reporter_(console_, options_.status, dir_.path()) {}
-
-Agent::~Agent() = default;
-
 int Agent::run() {
-  if (auto started = start(); !started.ok()) return abandon(started.error());
-  loop_.watch(signals_.get(), [this] {
-    signalfd_siginfo info{};
-    while (read(signals_.get(), &info, sizeof(info)) == sizeof(info)) on_signal(static_cast<int>(info.ssi_signo));
-  });
-  for (const auto& worker : workers_) loop_.watch(worker.process.pidfd(), [this] { reap(); });
-  loop_.every(options_.workers <= 64 ? 20ms : 100ms, [this] { tick(); });
+  if (auto started = start(); !started.ok()) return attached_ ? let_go(started.error()) : abandon(started.error());
+  loop_.every(record_.plan.wanted <= 64 ? 20ms : 100ms, [this] { tick(); });
   loop_.run();
+  if (cannot_start_) return abandon(*cannot_start_);
 
+  keeper_->end();
   console_.erase();
   if (exit_status_ == 0) reporter_.finish(record_.name, snapshot());
   console_.flush();
-  log::debug("coordinator: {} connections or messages refused", server_->refused());
   return exit_status_;
 }
 
 void Agent::tick() {
   auto now = clock_.now();
-  for (auto& tail : tails_) tail.poll(console_);
+  workers_.copy_output();
   console_.flush();
   if (phase_ == Phase::settling) return settle();
   if (end_at_ && now >= *end_at_) {
     end_at_.reset();
     report_failure();
-    say(fmt::format("pliant: stopping the other {} of {} workers\n", alive(), options_.workers));
+    say(fmt::format("pliant: stopping the other {} of {} workers\n", workers_.alive(), workers_.all().size()));
     end_workers();
   }
   if (kill_at_ && now >= *kill_at_) kill_workers();
@@ -72,36 +63,38 @@ void Agent::tick() {
 
 void Agent::reap() {
   ++turn_;  // all deaths of one look count as simultaneous
-  for (int rank = 0; rank < options_.workers; ++rank) {
-    auto& process = workers_[static_cast<std::size_t>(rank)].process;
-    if (!process.reap()) continue;
-    loop_.unwatch(process.pidfd());
-    on_death(rank);
-  }
-  if (alive() == 0 && phase_ != Phase::settling) begin_settling();
+  for (auto* worker : workers_.reap()) on_end(*worker);
+  if (workers_.alive() == 0 && phase_ != Phase::settling) begin_settling();
 }
 
-void Agent::on_death(int rank) {
-  const auto& worker = workers_[static_cast<std::size_t>(rank)];
+void Agent::on_end(Worker& worker) {
   const auto& ending = *worker.process.ending();
-  log::debug("worker {} ended: {}", rank, ending.words());
-  if (!server_->formed() && !server_->has_joined(rank))
-    server_->give_up(fmt::format("worker {} ended before it joined ({})", rank, ending.words()));
+  log::debug("worker {} ended: {}", worker.id, ending.words());
+  tell_end(worker);
   bool told_to = phase_ == Phase::stopping || kill_at_;
   if (ending.good() || told_to) return;
-  deaths_.push_back({rank, ending, turn_, clock_.now() - worker.started});
+  deaths_.push_back({worker.id, ending, turn_, clock_.now() - worker.started});
   if (phase_ != Phase::running) return;
+  if (state_.view.epoch > 0) return announce(deaths_.back());
   phase_ = Phase::ending;
   end_at_ = clock_.now() + kPatience;
 }
 
+void Agent::announce(const Death& death) {
+  auto left = workers_.alive();
+  if (left == 0) return;
+  say(fmt::format("pliant: worker {} {}; {} go{} on\n", death.id, deed_of(death.ending), plural(left),
+                  left == 1 ? "es" : ""));
+}
+
 void Agent::on_signal(int number) {
   if (phase_ == Phase::running) {
-    interrupted_ = number;
+    interrupted_ = true;
     exit_status_ = 128 + number;
     phase_ = Phase::stopping;
+    if (workers_.alive() == 0) return begin_settling();
     if (number != SIGQUIT) {
-      say(fmt::format("pliant: stopping {} workers{}\n", alive(),
+      say(fmt::format("pliant: stopping {}{}\n", plural(workers_.alive()),
                       number == SIGINT ? " (Ctrl-C again kills them at once)" : ""));
       return end_workers();
     }
@@ -114,69 +107,77 @@ void Agent::on_signal(int number) {
   kill_workers();
 }
 
-void Agent::on_progress(int rank, const wire::Progress& progress) {
-  auto now = clock_.now();
-  // All members say the same; the lowest rank that speaks is heard, so that the line does not jump back and forth.
-  if (progress_ && rank > progress_rank_ && now - progress_at_ < kReporterSilence) return;
-  progress_ = progress;
-  progress_rank_ = rank;
-  progress_at_ = now;
-  pace_.on_progress(now, progress);
-}
-
-void Agent::on_complaint(int rank, const wire::Complaint& complaint) {
-  if (accusations_.size() >= kMostAccusations) return;
-  accusations_.push_back({rank, static_cast<int>(complaint.id), printable(complaint.reason)});
-}
-
 void Agent::end_workers() {
-  for (const auto& worker : workers_) {
-    worker.process.signal_group(SIGTERM);
-    worker.process.signal_group(SIGCONT);  // a stopped process would not see the first
-  }
+  workers_.signal(SIGTERM);
+  workers_.signal(SIGCONT);  // a stopped process would not see the first
   kill_at_ = clock_.now() + options_.grace;
 }
 
 void Agent::kill_workers() {
-  for (const auto& worker : workers_) worker.process.signal_group(SIGKILL);
+  workers_.signal(SIGKILL);
   kill_at_ = clock_.now();
 }
 
 void Agent::report_failure() {
-  if (reported_) return;
-  reported_ = true;
-  server_->drain();  // the dead may have said why
-  for (auto& tail : tails_) tail.poll(console_);
-  auto blamed = first_to_blame(deaths_, accusations_);
-  if (!blamed) return;
-  exit_status_ = blamed->ending.exit_status();
-  auto text = fmt::format("pliant: job '{}' failed: rank {} ended after {}: {}\n", record_.name, blamed->rank,
+  if (std::exchange(reported_, true)) return;
+  keeper_->drain();  // the dead may have said why
+  workers_.copy_output();
+  // In a job that survives its workers, only the end of the last ones is the job's.
+  auto last = deaths_;
+  std::erase_if(last, [this](const Death& death) { return !in_view(death.id); });
+  auto blamed = first_to_blame(last.empty() ? deaths_ : last, accusations_);
+  exit_status_ = blamed ? blamed->ending.exit_status() : 1;
+  if (!blamed) return say(fmt::format("pliant: job '{}' failed: nobody has finished it\n", record_.name));
+  auto text = fmt::format("pliant: job '{}' failed: worker {} ended after {}: {}\n", record_.name, blamed->id,
                           format_age(blamed->after), blamed->ending.words());
   for (const auto& word : accusations_)
-    if (word.rank == blamed->rank || word.by == blamed->rank) {
-      text += fmt::format("pliant: rank {} said of rank {}: {}\n", word.by, word.rank, word.reason);
+    if (word.id == blamed->id) {
+      text += fmt::format("pliant: of worker {}, {}\n", word.id, word.reason);
       break;
     }
-  const auto& files = record_.workers[static_cast<std::size_t>(blamed->rank)];
-  auto words = last_lines(files.err, kLastWords);
+  const auto& worker = *workers_.find(blamed->id);
+  auto words = last_lines(worker.err, kLastWords);
   bool from_err = !words.empty();
-  if (!from_err) words = last_lines(files.out, kLastWords);
+  if (!from_err) words = last_lines(worker.out, kLastWords);
   if (!words.empty())
-    text += fmt::format("pliant: last words of rank {} ({}):\n", blamed->rank, from_err ? "stderr" : "stdout");
+    text += fmt::format("pliant: last words of worker {} ({}):\n", blamed->id, from_err ? "stderr" : "stdout");
   for (const auto& line : words) text += fmt::format("    {}\n", line);
   say(text);
 }
 
+// ---- the end ----
+
 void Agent::begin_settling() {
   if (phase_ == Phase::ending) report_failure();
+  judged_ = phase_ != Phase::running;
   if (interrupted_) leave_at_ = clock_.now() + kPatience;
+  judge_at_ = clock_.now() + kLastWord;
   phase_ = Phase::settling;
   end_at_.reset();
   settle();
 }
 
+/// A job that had a view is done if any of its last members has ended well, or if the coordinator says so.
+bool Agent::judged() {
+  if (judged_) return true;
+  keeper_->drain();
+  bool good = over_ || state_.view.epoch == 0;
+  bool unknown = false;
+  for (const auto& worker : workers_.all()) {
+    good = good || (in_view(worker.id) && worker.process.ending()->good());
+    unknown = unknown || worker.process.ending()->unknown;
+  }
+  if (!good && unknown && clock_.now() < judge_at_) return false;
+  judged_ = true;
+  if (!good) report_failure();
+  if (good && unknown)
+    say(fmt::format("pliant: job '{}' is over; how the workers ended that an earlier agent started is not known\n",
+                    record_.name));
+  return true;
+}
+
 void Agent::settle() {
-  if (!leftovers_gone()) return;
+  if (!judged() || !leftovers_gone()) return;
   bool enough = leave_at_ && clock_.now() >= *leave_at_;
   if (output_copied() || enough) loop_.stop();
 }
@@ -185,9 +186,7 @@ bool Agent::leftovers_gone() {
   auto now = clock_.now();
   if (leftovers_gone_ || now < next_scan_) return leftovers_gone_;
   next_scan_ = now + kBetweenScans;
-  std::set<pid_t> groups;
-  for (const auto& worker : workers_) groups.insert(worker.process.id().pid);
-  auto left = members_of(groups);
+  auto left = workers_.leftovers();
   leftovers_gone_ = left.empty();
   if (leftovers_gone_) return true;
 
@@ -204,24 +203,32 @@ bool Agent::leftovers_gone() {
 }
 
 bool Agent::output_copied() {
-  bool all = true;
-  for (auto& tail : tails_) all = tail.drain(console_) && all;
+  bool all = workers_.drain_output();
   console_.flush();
   return all && console_.idle();
 }
 
-int Agent::alive() const {
-  return static_cast<int>(
-      std::count_if(workers_.begin(), workers_.end(), [](const Worker& worker) { return worker.process.running(); }));
+// ---- what it looks like ----
+
+bool Agent::in_view(std::uint64_t id) const {
+  return std::any_of(state_.view.members.begin(), state_.view.members.end(),
+                     [&](const auto& member) { return member.id == id; });
 }
 
 Snapshot Agent::snapshot() const {
   Snapshot now;
-  bool some_wait = !server_->formed() && server_->has_joined();
+  bool formed = state_.view.epoch > 0;
+  bool some_wait = !formed && state_.spare > 0;
   now.phase = phase_ == Phase::running ? (some_wait ? "starting" : "running")
                                        : (phase_ == Phase::stopping ? "stopping" : "ending");
-  now.workers = options_.workers;
-  now.alive = alive();
+  now.workers = static_cast<int>(state_.wanted);
+  now.alive = workers_.alive();
+  if (formed)
+    now.alive =
+        static_cast<int>(std::count_if(state_.view.members.begin(), state_.view.members.end(), [&](const auto& member) {
+          const auto* worker = workers_.find(member.id);
+          return worker && worker->process.running();
+        }));
   now.elapsed = clock_.now() - started_;
   now.progress = progress_;
   if (phase_ == Phase::running) now.seconds_left = pace_.seconds_left(clock_.now());

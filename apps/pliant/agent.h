@@ -1,15 +1,21 @@
-// The agent: the `pliant run` process. Starts the workers, serves as coordinator, copies output, watches and ends.
+// The agent: the `pliant run` process. Keeps a coordinator alive, starts the workers it asks for, copies output,
+// watches and ends.
 //
-//   phase     event                   to        action
-//   running   a worker exits with 0   running   -
-//   running   a worker fails          ending    give the others a second to end by themselves
-//   running   INT, TERM or HUP        stopping  SIGTERM to all, SIGKILL after the grace time
-//   ending    the second is over      ending    report; SIGTERM to the rest, SIGKILL after the grace time
-//   any       another signal, QUIT    same      SIGKILL to all
-//   any       the last worker ended   settling  report what failed; end what the workers left in their groups
-//   settling  all output is copied    -         leave the loop
+//   phase     event                               to        action
+//   running   the coordinator asks for a worker   running   start it
+//   running   a worker ends well                  running   tell the coordinator
+//   running   a worker fails, no view known       ending    tell; give the others a second to end by themselves
+//   running   a worker fails, there was a view    running   tell; one line: the others go on
+//   ending    there is a view after all           running   one line for each that failed
+//   ending    the second is over                  ending    report; SIGTERM to the rest, SIGKILL after the grace time
+//   running   INT, TERM or HUP                    stopping  SIGTERM to all, SIGKILL after the grace time
+//   running   the coordinator cannot be kept      stopping  the same
+//   any       another signal, QUIT                same      SIGKILL to all
+//   any       the last worker ended               settling  judge the job; end what the workers left in their groups
+//   settling  all output is copied                -         end the coordinator
 //
-// Nothing a worker needs is the agent's: if the agent is killed, the workers go on.
+// Nothing a worker or the coordinator needs is the agent's: if it is killed, they go on, and another one may take up
+// the job. How the workers end that an earlier agent has started, no later one can know.
 #pragma once
 
 #include <optional>
@@ -18,14 +24,12 @@
 
 #include "apps/pliant/blame.h"
 #include "apps/pliant/console.h"
-#include "apps/pliant/coordinator_server.h"
+#include "apps/pliant/coordinator_keeper.h"
 #include "apps/pliant/job_dir.h"
-#include "apps/pliant/output_tail.h"
 #include "apps/pliant/run.h"
 #include "apps/pliant/status_line.h"
 #include "apps/pliant/status_reporter.h"
-#include "apps/pliant/worker_env.h"
-#include "apps/pliant/worker_process.h"
+#include "apps/pliant/worker_set.h"
 #include "base/clock.h"
 #include "net/loop.h"
 
@@ -33,8 +37,9 @@ namespace pliant::cli {
 
 class Agent {
  public:
-  /// `record` names the job and its program; `dir` is its directory.
-  Agent(RunOptions options, JobRecord record, JobDir dir);
+  /// `record` names the job and its program; `dir` is its directory. Workers that run already are taken up.
+  /// `environment` is what new ones inherit.
+  Agent(const RunOptions& options, JobRecord record, JobDir dir, std::vector<std::string> environment);
   ~Agent();
   Agent(const Agent&) = delete;
   Agent& operator=(const Agent&) = delete;
@@ -44,39 +49,41 @@ class Agent {
 
  private:
   enum class Phase { running, ending, stopping, settling };
-  struct Worker {
-    WorkerProcess process;
-    Nanos started{0};
-  };
 
+  // agent_start.cc: up to the moment when the loop runs, and what the coordinator says.
   Status start();
-  Status start_coordinator();
-  Status start_workers();
-  Status start_worker(int rank, const SpawnOptions& common, const WorkerEnv& env);
   Status watch_signals();
+  void keep_coordinator();
   int abandon(const Error& error);
-  std::optional<int> worker_of(pid_t pid) const;
-  void tick();
+  int let_go(const Error& error);
+  void introduce();
+  void on_message(const wire::Message& message);
+  void start_worker(std::uint64_t id);
+  void on_state(const wire::JobState& state);
+  void on_hopeless(const Error& error);
+  void write_record_soon();
 
+  void tick();
   void reap();
-  void on_death(int rank);
+  void on_end(Worker& worker);
+  void tell_end(Worker& worker);
   void on_signal(int number);
-  void on_progress(int rank, const wire::Progress& progress);
-  void on_complaint(int rank, const wire::Complaint& complaint);
 
   void end_workers();
   void kill_workers();
+  void announce(const Death& death);
   void report_failure();
   void begin_settling();
   void settle();
+  bool judged();
   bool leftovers_gone();
   bool output_copied();
 
-  int alive() const;
+  bool in_view(std::uint64_t id) const;
   Snapshot snapshot() const;
   void say(const std::string& lines);
 
-  RunOptions options_;
+  const RunOptions options_;
   JobRecord record_;
   JobDir dir_;
   SteadyClock clock_;
@@ -85,28 +92,33 @@ class Agent {
   Console console_;
   StatusReporter reporter_;
   Fd signals_;
-  std::string address_;  // the coordinator's
-  std::vector<Worker> workers_;
-  std::vector<OutputTail> tails_;
-  std::optional<CoordinatorServer> server_;
+  WorkerSet workers_;
+  std::optional<CoordinatorKeeper> keeper_;
+  bool record_stale_ = false;
+  const bool attached_;  // to a job that ran already
+
+  // What the coordinator said last.
+  wire::JobState state_;
+  bool over_ = false;  // in good order
+  bool refused_ = false;
+  std::optional<wire::Progress> progress_;
+  Pace pace_;
 
   Phase phase_ = Phase::running;
   int turn_ = 0;
   std::vector<Death> deaths_;
   std::vector<Accusation> accusations_;
-  int interrupted_ = 0;  // the first signal
+  std::optional<Error> cannot_start_;
+  bool interrupted_ = false;
   bool reported_ = false;
+  bool judged_ = false;
   int exit_status_ = 0;
   std::optional<Nanos> end_at_;    // when to send SIGTERM
   std::optional<Nanos> kill_at_;   // when to send SIGKILL
   std::optional<Nanos> leave_at_;  // when to stop waiting for whoever reads our output
+  Nanos judge_at_{0};              // when to stop waiting for the coordinator's word
   bool leftovers_gone_ = false;
   Nanos next_scan_{0};
-
-  Pace pace_;
-  std::optional<wire::Progress> progress_;
-  int progress_rank_ = 0;
-  Nanos progress_at_{0};
 };
 
 }  // namespace pliant::cli

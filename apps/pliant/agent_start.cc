@@ -1,48 +1,51 @@
-// The agent's first half: everything up to the moment when all workers run.
+// The agent's first half: how it starts, and what it does for the coordinator.
 #include <fmt/format.h>
-#include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <csignal>
-#include <filesystem>
+#include <utility>
 
 #include "apps/pliant/agent.h"
 #include "base/system.h"
-#include "net/socket.h"
 
 namespace pliant::cli {
 namespace {
 
-/// Makes room for a few descriptors per worker. Returns the limit as it was, which is what workers get.
-Result<rlimit> raise_file_limit(int workers) {
-  rlimit before{};
-  getrlimit(RLIMIT_NOFILE, &before);
-  // Per worker two files, a pidfd, a connection and one that has not joined yet.
-  auto needed = static_cast<rlim_t>(5 * workers + 160);
-  if (before.rlim_cur >= needed) return before;
-  if (before.rlim_max < needed)
-    return Error{Code::io, fmt::format("{} workers need {} open files, the limit is {} (raise 'ulimit -n')", workers,
-                                       needed, before.rlim_max)};
-  rlimit raised{needed, before.rlim_max};
-  if (setrlimit(RLIMIT_NOFILE, &raised) != 0) return errno_error("cannot raise the limit on open files");
-  return before;
-}
+constexpr std::size_t kMostAccusations = 4096;
 
-std::vector<std::string> own_environment() {
-  std::vector<std::string> list;
-  for (char** entry = environ; entry && *entry; ++entry) list.emplace_back(*entry);
-  return list;
+WorkerSetOptions worker_options(const RunOptions& options, const JobRecord& record,
+                                std::vector<std::string> environment) {
+  const auto& plan = record.plan;
+  auto workers = static_cast<int>(plan.wanted);
+  WorkerEnv env{record.name, plan.coordinator, workers, plan.threads, plan.seed, plan.env};
+  if (env.threads <= 0) env.threads = std::max(1, usable_cores() / workers);
+  return {record.program, record.argv, std::move(environment), env, record.output_dir, options.output};
 }
 
 }  // namespace
 
+Agent::Agent(const RunOptions& options, JobRecord record, JobDir dir, std::vector<std::string> environment)
+    : options_(options),
+      record_(std::move(record)),
+      dir_(std::move(dir)),
+      started_(clock_.now()),
+      console_(STDOUT_FILENO, STDERR_FILENO),
+      reporter_(console_, options_.status, dir_.path()),
+      workers_(loop_, console_, worker_options(options_, record_, std::move(environment)), [this] { reap(); }),
+      attached_(!record_.workers.empty()) {
+  state_.wanted = record_.plan.wanted;
+}
+
+Agent::~Agent() = default;
+
 Status Agent::start() {
   PLIANT_TRY(watch_signals());
-  PLIANT_TRY(start_coordinator());
-  PLIANT_TRY(start_workers());
-  return dir_.write(record_);
+  PLIANT_TRY(workers_.prepare(record_.plan.wanted, record_.plan.most));
+  for (const auto& worker : record_.workers) PLIANT_TRY(workers_.take_up(worker));
+  keep_coordinator();
+  return {};
 }
 
 Status Agent::watch_signals() {
@@ -57,72 +60,123 @@ Status Agent::watch_signals() {
   if (sigprocmask(SIG_BLOCK, &wanted, nullptr) != 0) return errno_error("sigprocmask");
   signals_ = Fd(signalfd(-1, &wanted, SFD_NONBLOCK | SFD_CLOEXEC));
   if (!signals_) return errno_error("signalfd");
+  loop_.watch(signals_.get(), [this] {
+    signalfd_siginfo info{};
+    while (read(signals_.get(), &info, sizeof(info)) == sizeof(info)) on_signal(static_cast<int>(info.ssi_signo));
+  });
   return {};
 }
 
-Status Agent::start_coordinator() {
-  address_ = coordinator_address(dir_.path());
-  auto listener = net::listen_at(address_);
-  if (!listener.ok()) return listener.error();
-  CoordinatorEvents events;
-  events.worker_of = [this](pid_t pid) { return worker_of(pid); };
-  events.on_progress = [this](int rank, const wire::Progress& progress) { on_progress(rank, progress); };
-  events.on_complaint = [this](int rank, const wire::Complaint& complaint) { on_complaint(rank, complaint); };
-  server_.emplace(loop_, std::move(listener).value(),
-                  membership::CoordinatorOptions{record_.name, options_.workers, options_.seed}, std::move(events));
-  return {};
+void Agent::keep_coordinator() {
+  KeeperEvents events;
+  events.on_connected = [this] { introduce(); };
+  events.on_message = [this](const wire::Message& message) { on_message(message); };
+  events.on_hopeless = [this](const Error& error) { on_hopeless(error); };
+  keeper_.emplace(loop_, dir_.path(), record_.plan.coordinator, workers_.files(), std::move(events));
 }
 
-std::optional<int> Agent::worker_of(pid_t pid) const {
-  for (auto ancestor : ancestry_of(pid))
-    for (int rank = 0; rank < static_cast<int>(workers_.size()); ++rank)
-      if (workers_[static_cast<std::size_t>(rank)].process.id().pid == ancestor) return rank;
-  return std::nullopt;
-}
-
-Status Agent::start_workers() {
-  auto files = raise_file_limit(options_.workers);
-  if (!files.ok()) return files.error();
-  std::error_code problem;
-  std::filesystem::create_directories(record_.output_dir, problem);
-  if (problem) return Error{Code::io, fmt::format("cannot create {}: {}", record_.output_dir, problem.message())};
-
-  WorkerEnv env{record_.name, address_, options_.workers, options_.threads, options_.seed, options_.env};
-  if (env.threads <= 0) env.threads = std::max(1, usable_cores() / options_.workers);
-  SpawnOptions common{record_.program, options_.command, {}, {}, {}, files.value()};
-  for (int rank = 0; rank < options_.workers; ++rank) PLIANT_TRY(start_worker(rank, common, env));
-  return {};
-}
-
-Status Agent::start_worker(int rank, const SpawnOptions& common, const WorkerEnv& env) {
-  auto spawn = common;
-  spawn.env = environment_of(rank, env, own_environment());
-  spawn.out = fmt::format("{}/rank-{}.out", record_.output_dir, rank);
-  spawn.err = fmt::format("{}/rank-{}.err", record_.output_dir, rank);
-  auto process = WorkerProcess::spawn(spawn);
-  if (!process.ok()) return process.error();
-  workers_.push_back({std::move(process).value(), clock_.now()});
-  record_.workers.push_back({workers_.back().process.id(), spawn.out, spawn.err});
-
-  if (options_.output == OutputMode::quiet || (options_.output == OutputMode::rank0 && rank != 0)) return {};
-  auto prefix = options_.output == OutputMode::prefix ? fmt::format("[{}] ", rank) : std::string();
-  for (auto stream : {Stream::out, Stream::err}) {
-    auto tail = OutputTail::open(stream == Stream::out ? spawn.out : spawn.err, stream, prefix);
-    if (!tail.ok()) return tail.error();
-    tails_.push_back(std::move(tail).value());
-  }
-  return {};
+/// This agent is of no use to a job that runs without it.
+int Agent::let_go(const Error& error) {
+  say(fmt::format("pliant run: {}\n", error.message));
+  dir_.release();
+  return 1;
 }
 
 /// The job could not start: ends what runs already and says why.
 int Agent::abandon(const Error& error) {
+  if (keeper_) keeper_->end();
   kill_workers();
-  for (auto& worker : workers_) {
-    while (!worker.process.reap()) usleep(1000);
-  }
+  for (auto& worker : workers_.all())
+    while (worker.process.running() && !worker.process.reap()) usleep(1000);
   say(fmt::format("pliant run: {}\n", error.message));
   if (error.code == Code::not_found) return 127;
   return error.code == Code::invalid ? 126 : 1;
+}
+
+// ---- for the coordinator ----
+
+/// The second hello says that this is all.
+void Agent::introduce() {
+  keeper_->send(wire::AgentHello{record_.name});
+  for (auto& worker : workers_.all()) {
+    if (worker.process.running())
+      keeper_->send(wire::Started{worker.id, worker.process.id().pid});
+    else if (!worker.reported)
+      tell_end(worker);
+  }
+  keeper_->send(wire::AgentHello{record_.name});
+}
+
+void Agent::tell_end(Worker& worker) {
+  const auto& ending = *worker.process.ending();
+  worker.reported =
+      keeper_->send(wire::Ended{worker.id, static_cast<std::uint8_t>(ending.good() ? 1 : 0), ending.words()});
+}
+
+void Agent::on_message(const wire::Message& message) {
+  if (const auto* wish = std::get_if<wire::Start>(&message)) {
+    start_worker(wish->id);
+  } else if (const auto* state = std::get_if<wire::JobState>(&message)) {
+    on_state(*state);
+  } else if (const auto* progress = std::get_if<wire::Progress>(&message)) {
+    progress_ = *progress;
+    pace_.on_progress(clock_.now(), *progress);
+  } else if (const auto* complaint = std::get_if<wire::Complaint>(&message)) {
+    if (accusations_.size() < kMostAccusations) accusations_.push_back({complaint->id, printable(complaint->reason)});
+  } else if (std::holds_alternative<wire::Over>(message)) {
+    over_ = true;
+  } else if (const auto* refusal = std::get_if<wire::Refusal>(&message)) {
+    if (!std::exchange(refused_, true))
+      say(fmt::format("pliant: the coordinator refuses this agent: {}\n", printable(refusal->reason)));
+  }
+}
+
+void Agent::start_worker(std::uint64_t id) {
+  if (phase_ != Phase::running || workers_.find(id) || cannot_start_) return;
+  auto started = workers_.start(id);
+  if (started.ok()) {
+    const auto& worker = *started.value();
+    record_.workers.push_back({worker.process.id(), worker.out, worker.err, id});
+    write_record_soon();
+    keeper_->send(wire::Started{id, worker.process.id().pid});
+    return;
+  }
+  if (attached_ || state_.view.epoch > 0) {  // those who run are not concerned
+    say(fmt::format("pliant: {}\n", started.error().message));
+    keeper_->send(wire::Ended{id, 0, started.error().message});
+    return;
+  }
+  cannot_start_ = started.error();
+  loop_.stop();
+}
+
+/// Once for all that are asked for together.
+void Agent::write_record_soon() {
+  if (std::exchange(record_stale_, true)) return;
+  loop_.post([this] {
+    record_stale_ = false;
+    if (auto written = dir_.write(record_); !written.ok()) say(fmt::format("pliant: {}\n", written.error().message));
+  });
+}
+
+void Agent::on_state(const wire::JobState& state) {
+  bool first = state_.view.epoch == 0 && state.view.epoch > 0;
+  state_ = state;
+  if (!first || phase_ != Phase::ending || kill_at_) return;
+  // Whoever failed did so in a job that had begun: the others know how to go on.
+  phase_ = Phase::running;
+  end_at_.reset();
+  for (const auto& death : deaths_) announce(death);
+}
+
+void Agent::on_hopeless(const Error& error) {
+  if (phase_ == Phase::settling) return;
+  say(fmt::format("pliant: job '{}' failed: {}\n", record_.name, error.message));
+  reported_ = true;
+  exit_status_ = 1;
+  phase_ = Phase::stopping;
+  end_workers();
+  if (workers_.alive() == 0) begin_settling();
 }
 
 }  // namespace pliant::cli

@@ -1,13 +1,16 @@
 #include "apps/pliant/coordinator_server.h"
 
 #include <fmt/format.h>
+#include <sys/syscall.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 #include <variant>
 
 #include "apps/pliant/command.h"
+#include "apps/pliant/process.h"
 #include "base/log.h"
 #include "base/system.h"
 
@@ -16,31 +19,41 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Nanos kTimeToJoin = 5s;          // for a stranger's connection to send its Join
+constexpr Nanos kTimeToSpeak = 5s;         // for a stranger's connection, and for the agent to name a process
 constexpr Nanos kWorkersTimeToJoin = 60s;  // our own may be slow on a busy machine
 constexpr std::size_t kSpareConnections = 64;
+constexpr std::size_t kLongestOutbox = 4096;
 constexpr int kAtOnce = 64;  // connections or packets per turn, so that nobody starves the others
-constexpr int kMoreThanASocketHolds = 4096;
 constexpr std::size_t kLongestAddress = sizeof(sockaddr_un{}.sun_path) - 1;
 
 }  // namespace
 
 CoordinatorServer::CoordinatorServer(net::Loop& loop, Fd listener, const membership::CoordinatorOptions& options,
-                                     CoordinatorEvents events)
+                                     const std::optional<membership::Memory>& memory, ServerEvents events)
     : loop_(loop),
       listener_(std::move(listener)),
-      coordinator_(options),
+      coordinator_(options, memory),
       events_(std::move(events)),
-      most_unjoined_(static_cast<std::size_t>(options.workers) + kSpareConnections),
-      timer_(loop.every(500ms, [this] { close_slow_ones(); })) {
+      most_strangers_(options.wanted + kSpareConnections),
+      timer_(loop.every(500ms, [this] { sweep(); })) {
   loop_.watch(listener_.get(), [this] { accept_all(); });
+  deliver({});
 }
 
 CoordinatorServer::~CoordinatorServer() {
   loop_.cancel(timer_);
+  if (flusher_) loop_.cancel(*flusher_);
   loop_.unwatch(listener_.get());
   for (const auto& [link, connection] : connections_) loop_.unwatch(connection.socket.get());
+  for (const auto& [id, watch] : watched_) loop_.unwatch(watch.pidfd.get());
 }
+
+bool CoordinatorServer::attended() const {
+  return !watched_.empty() ||
+         std::any_of(connections_.begin(), connections_.end(), [](const auto& entry) { return entry.second.placed(); });
+}
+
+// ---- connections ----
 
 void CoordinatorServer::accept_all() {
   for (int i = 0; i < kAtOnce; ++i) {
@@ -58,37 +71,43 @@ void CoordinatorServer::accept_all() {
     make_room();
     auto link = next_link_++;
     auto& connection = connections_[link];
-    auto pid = peer.value()->pid;
-    connection = {std::move(peer.value()->socket), pid, events_.worker_of(pid), clock_.now(), std::nullopt};
-    loop_.watch(connection.socket.get(), [this, link] { read_from(link, kAtOnce); });
+    connection.socket = std::move(peer.value()->socket);
+    connection.pid = peer.value()->pid;
+    connection.since = clock_.now();
+    loop_.watch(connection.socket.get(), [this, link] { read_from(link); });
   }
 }
 
-/// Of too many connections that have not joined, the oldest stranger goes, or the oldest of all.
+/// Of too many connections without a place, the oldest stranger goes, or the oldest of all.
 void CoordinatorServer::make_room() {
-  auto unjoined = [](const auto& entry) { return !entry.second.rank; };
-  auto stranger = [](const auto& entry) { return !entry.second.rank && !entry.second.worker; };
-  auto count = std::count_if(connections_.begin(), connections_.end(), unjoined);
-  if (static_cast<std::size_t>(count) < most_unjoined_) return;
+  auto unplaced = [](const auto& entry) { return !entry.second.placed(); };
+  auto stranger = [&](const auto& entry) { return unplaced(entry) && !owner_of(entry.second.pid); };
+  auto count = std::count_if(connections_.begin(), connections_.end(), unplaced);
+  if (static_cast<std::size_t>(count) < most_strangers_) return;
   auto oldest = std::find_if(connections_.begin(), connections_.end(), stranger);
-  if (oldest == connections_.end()) oldest = std::find_if(connections_.begin(), connections_.end(), unjoined);
+  if (oldest == connections_.end()) oldest = std::find_if(connections_.begin(), connections_.end(), unplaced);
   refuse(oldest->first, "too many connections that do not join");
 }
 
-void CoordinatorServer::close_slow_ones() {
+void CoordinatorServer::sweep() {
   std::vector<Link> slow;
   for (const auto& [link, connection] : connections_) {
-    Nanos limit = connection.worker ? kWorkersTimeToJoin : kTimeToJoin;
-    if (!connection.rank && clock_.now() - connection.since > limit) slow.push_back(link);
+    auto age = clock_.now() - connection.since;
+    if (connection.placed() || age <= kTimeToSpeak) continue;
+    if (age > kWorkersTimeToJoin || !owner_of(connection.pid)) slow.push_back(link);
   }
-  for (auto link : slow) refuse(link, "no request to join within the first seconds");
+  for (auto link : slow) {
+    const auto& connection = connections_.at(link);
+    refuse(link, connection.request ? fmt::format("process {} does not belong to this job", connection.pid)
+                                    : "no request to join within the first seconds");
+  }
   if (listening_) return;
   listening_ = true;
   loop_.watch(listener_.get(), [this] { accept_all(); });
 }
 
-void CoordinatorServer::read_from(Link link, int most) {
-  for (int i = 0; i < most; ++i) {
+void CoordinatorServer::read_from(Link link) {
+  for (int i = 0; i < kAtOnce; ++i) {
     auto at = connections_.find(link);
     if (at == connections_.end()) return;
     auto received = net::receive(at->second.socket);
@@ -106,48 +125,128 @@ void CoordinatorServer::read_from(Link link, int most) {
 
 void CoordinatorServer::on_message(Link link, const wire::Message& message) {
   if (const auto* join = std::get_if<wire::Join>(&message)) return on_join(link, *join);
-  auto rank = connections_.at(link).rank;
-  if (!rank) return refuse(link, "join first");
-  if (const auto* progress = std::get_if<wire::Progress>(&message)) return events_.on_progress(*rank, *progress);
-  if (const auto* complaint = std::get_if<wire::Complaint>(&message)) return events_.on_complaint(*rank, *complaint);
-  if (std::holds_alternative<wire::Bye>(message)) return;
-  ++refused_;
-  log::debug("coordinator: worker {} sent a message that is not meant for the coordinator", *rank);
+  if (const auto* hello = std::get_if<wire::AgentHello>(&message)) return on_hello(link, *hello);
+  bool anybody_may = std::holds_alternative<wire::Resize>(message);
+  if (!connections_.at(link).placed() && !anybody_may) return refuse(link, "join first");
+  const auto* started = std::get_if<wire::Started>(&message);
+  bool from_agent = connections_.at(link).agent;
+  deliver(coordinator_.on_message(link, message));
+  if (started && from_agent) on_started(*started);
 }
 
-std::string CoordinatorServer::objection_to(const Connection& connection, const wire::Join& join) const {
-  if (given_up_) return *given_up_;
-  if (connection.rank) return fmt::format("this connection has joined as worker {} already", *connection.rank);
-  if (join.pid != connection.pid)
-    return fmt::format("process {} may not join in the name of process {}", connection.pid, join.pid);
-  if (!connection.worker) return fmt::format("process {} does not belong to this job", connection.pid);
-  if (join.id != static_cast<std::uint64_t>(*connection.worker))
-    return fmt::format("process {} belongs to worker {}, not to worker {}", connection.pid, *connection.worker,
-                       join.id);
-  // Longer ones cannot be connected to, and 512 of them would not fit into one notice.
-  if (join.address.size() > kLongestAddress) return "the address is too long";
-  return {};
+void CoordinatorServer::on_hello(Link link, const wire::AgentHello& hello) {
+  auto& connection = connections_.at(link);
+  if (!events_.is_agent(connection.pid))
+    return refuse(link, fmt::format("process {} is not the agent of this job", connection.pid));
+  connection.agent = true;
+  deliver(coordinator_.on_message(link, hello));
+}
+
+// ---- workers and their processes ----
+
+std::optional<std::uint64_t> CoordinatorServer::owner_of(pid_t pid) const {
+  for (auto ancestor : ancestry_of(pid))
+    for (const auto& [id, process] : processes_)
+      if (process == ancestor) return id;
+  return std::nullopt;
 }
 
 void CoordinatorServer::on_join(Link link, const wire::Join& join) {
   auto& connection = connections_.at(link);
-  if (auto reason = objection_to(connection, join); !reason.empty()) return refuse(link, reason);
-  auto answers = coordinator_.on_join(link, join);
-  if (!answers.empty())
-    if (const auto* refusal = std::get_if<wire::Refusal>(&answers[0].message)) return refuse(link, refusal->reason);
-  connection.rank = static_cast<int>(join.id);
-  log::debug("coordinator: worker {} joined (process {})", join.id, join.pid);
-  for (const auto& answer : answers)
-    std::visit([&](const auto& message) { send_to(answer.to, message); }, answer.message);
+  if (connection.placed()) return refuse(link, "this connection has joined already");
+  if (join.pid != connection.pid)
+    return refuse(link, fmt::format("process {} may not join in the name of process {}", connection.pid, join.pid));
+  // Longer ones cannot be connected to, and 512 of them would not fit into one notice.
+  if (join.address.size() > kLongestAddress) return refuse(link, "the address is too long");
+  auto owner = owner_of(join.pid);
+  if (owner && *owner != join.id)
+    return refuse(link, fmt::format("process {} belongs to worker {}, not to worker {}", join.pid, *owner, join.id));
+  if (!owner && processes_.contains(join.id))
+    return refuse(link, fmt::format("process {} does not belong to this job", join.pid));
+  if (!owner) {
+    connection.request = join;
+    return;
+  }
+  connection.request.reset();
+  connection.worker = join.id;
+  log::debug("coordinator: worker {} joins (process {})", join.id, join.pid);
+  watch_process(join.id, join.pid);
+  deliver(coordinator_.on_join(link, join));
+}
+
+void CoordinatorServer::know(std::uint64_t id, pid_t pid) {
+  processes_.try_emplace(id, pid);
+  if (!watched_.contains(id)) watch_process(id, pid);
+}
+
+void CoordinatorServer::on_started(const wire::Started& started) {
+  processes_[started.id] = started.pid;
+  if (!watched_.contains(started.id)) watch_process(started.id, started.pid);
+  std::vector<std::pair<Link, wire::Join>> waiting;
+  for (const auto& [link, connection] : connections_)
+    if (connection.request) waiting.emplace_back(link, *connection.request);
+  for (const auto& [link, join] : waiting)
+    if (connections_.contains(link)) on_join(link, join);
+}
+
+void CoordinatorServer::watch_process(std::uint64_t id, pid_t pid) {
+  auto& watch = watched_[id];
+  if (watch.pidfd && watch.pid == pid) return;
+  if (watch.pidfd) loop_.unwatch(watch.pidfd.get());
+  watch = {pid, Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)))};
+  auto gone = [this, id] {
+    auto at = watched_.find(id);
+    if (at == watched_.end()) return;
+    if (at->second.pidfd) loop_.unwatch(at->second.pidfd.get());
+    watched_.erase(at);
+    log::debug("coordinator: the process of worker {} is gone", id);
+    deliver(coordinator_.on_gone(id));
+  };
+  if (watch.pidfd)
+    loop_.watch(watch.pidfd.get(), gone);
+  else
+    loop_.post(gone);
+}
+
+// ---- sending ----
+
+void CoordinatorServer::deliver(const membership::Letters& letters) {
+  if (auto memory = coordinator_.memory(); kept_ != memory) {
+    events_.remember(memory);
+    // A view that was reported may hold workers that have not been heard of here.
+    if (!kept_ || kept_->view.hash() != memory.view.hash())
+      for (const auto& member : memory.view.members) know(member.id, member.pid);
+    kept_ = memory;
+  }
+  for (const auto& letter : letters) {
+    const auto* refusal = std::get_if<wire::Refusal>(&letter.message);
+    if (refusal && connections_.contains(letter.to))
+      refuse(letter.to, refusal->reason);
+    else if (!refusal)
+      send_to(letter.to, letter.message);
+  }
 }
 
 void CoordinatorServer::send_to(Link link, const wire::Message& message) {
   auto at = connections_.find(link);
   if (at == connections_.end()) return;
-  if (auto sent = net::send(at->second.socket, message); !sent.ok()) {
-    log::debug("coordinator: {}", sent.error().message);
-    close(link);
+  auto& connection = at->second;
+  connection.outbox.push(message);
+  if (!connection.outbox.flush(connection.socket) || connection.outbox.size() > kLongestOutbox) return close(link);
+  if (!connection.outbox.empty() && !flusher_) flusher_ = loop_.every(10ms, [this] { flush_all(); });
+}
+
+void CoordinatorServer::flush_all() {
+  std::vector<Link> broken;
+  bool done = true;
+  for (auto& [link, connection] : connections_) {
+    if (!connection.outbox.flush(connection.socket)) broken.push_back(link);
+    done = done && connection.outbox.empty();
   }
+  for (auto link : broken) close(link);
+  if (!done) return;
+  loop_.cancel(*flusher_);
+  flusher_.reset();
 }
 
 void CoordinatorServer::refuse(Link link, const std::string& reason) {
@@ -162,32 +261,7 @@ void CoordinatorServer::close(Link link) {
   if (at == connections_.end()) return;
   loop_.unwatch(at->second.socket.get());
   connections_.erase(at);
-  coordinator_.on_closed(link);
-}
-
-void CoordinatorServer::drain() {
-  std::vector<Link> links;
-  for (const auto& [link, connection] : connections_) links.push_back(link);
-  for (auto link : links) read_from(link, kMoreThanASocketHolds);
-}
-
-void CoordinatorServer::give_up(const std::string& reason) {
-  if (formed() || given_up_) return;
-  given_up_ = reason;
-  std::vector<Link> waiting;
-  for (const auto& [link, connection] : connections_)
-    if (connection.rank) waiting.push_back(link);
-  for (auto link : waiting) refuse(link, reason);
-}
-
-bool CoordinatorServer::has_joined(int rank) const {
-  return std::any_of(connections_.begin(), connections_.end(),
-                     [&](const auto& entry) { return entry.second.rank == rank; });
-}
-
-bool CoordinatorServer::has_joined() const {
-  return std::any_of(connections_.begin(), connections_.end(),
-                     [](const auto& entry) { return entry.second.rank.has_value(); });
+  deliver(coordinator_.on_closed(link));
 }
 
 std::string coordinator_address(const std::string& dir) {

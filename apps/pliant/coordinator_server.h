@@ -1,7 +1,9 @@
 // The coordinator's sockets: connections around the pure state machine membership::Coordinator.
 //
 // Strangers cannot harm the job: what does not decode, names another job or comes out of turn is refused, counted and
-// logged at debug level. Connections that have not joined are bounded in number and in time.
+// logged at debug level. Connections that are neither a worker's nor the agent's are bounded in number and in time. A
+// worker's place is for its own process and for those that it started, by the kernel's word; which process that is, the
+// agent says. A worker may be faster than its agent: its request waits for that word.
 //
 // Threads: lives on its loop's thread.
 #pragma once
@@ -13,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/pliant/outbox.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "membership/coordinator.h"
@@ -22,32 +25,28 @@
 
 namespace pliant::cli {
 
-struct CoordinatorEvents {
-  /// The worker that a process belongs to, if any: only such a process may take that worker's seat.
-  std::function<std::optional<int>(pid_t pid)> worker_of;
-  std::function<void(int rank, const wire::Progress& progress)> on_progress;
-  std::function<void(int rank, const wire::Complaint& complaint)> on_complaint;
+struct ServerEvents {
+  /// Is this process the job's agent?
+  std::function<bool(pid_t pid)> is_agent;
+  /// To be kept for the next coordinator, before anybody hears of it.
+  std::function<void(const membership::Memory& memory)> remember;
 };
 
 class CoordinatorServer {
  public:
   /// Serves `listener` on `loop`, which must outlive it.
   CoordinatorServer(net::Loop& loop, Fd listener, const membership::CoordinatorOptions& options,
-                    CoordinatorEvents events);
+                    const std::optional<membership::Memory>& memory, ServerEvents events);
   ~CoordinatorServer();
   CoordinatorServer(const CoordinatorServer&) = delete;
   CoordinatorServer& operator=(const CoordinatorServer&) = delete;
 
-  /// Takes in all that has arrived by now.
-  void drain();
-  /// The view can no longer form: refuses those who wait for it and those who come later.
-  void give_up(const std::string& reason);
+  /// A worker's process, as known from before.
+  void know(std::uint64_t id, pid_t pid);
 
-  /// True once all workers have joined and were sent the view.
-  bool formed() const { return coordinator_.running(); }
-  bool has_joined(int rank) const;
-  /// True if anybody has joined and is still connected.
-  bool has_joined() const;
+  const membership::Coordinator& coordinator() const { return coordinator_; }
+  /// True if the agent or a worker is connected, or a worker's process lives.
+  bool attended() const;
   /// Connections and messages that were turned away.
   std::uint64_t refused() const { return refused_; }
 
@@ -56,37 +55,54 @@ class CoordinatorServer {
   struct Connection {
     Fd socket;
     pid_t pid = 0;
-    std::optional<int> worker;  // the one that its process belongs to
     Nanos since{0};
-    std::optional<int> rank;  // once it has joined
+    bool agent = false;
+    std::optional<std::uint64_t> worker;  // once it has joined
+    std::optional<wire::Join> request;    // waits until the agent has named the worker's process
+    Outbox outbox;
+    bool placed() const { return agent || worker; }
   };
   void accept_all();
-  void read_from(Link link, int most);
+  void make_room();
+  void sweep();
+  void read_from(Link link);
   void on_message(Link link, const wire::Message& message);
   void on_join(Link link, const wire::Join& join);
-  std::string objection_to(const Connection& connection, const wire::Join& join) const;
+  void on_hello(Link link, const wire::AgentHello& hello);
+  void on_started(const wire::Started& started);
+  std::optional<std::uint64_t> owner_of(pid_t pid) const;
+
+  void deliver(const membership::Letters& letters);
   void send_to(Link link, const wire::Message& message);
+  void flush_all();
   void refuse(Link link, const std::string& reason);
   void close(Link link);
-  void close_slow_ones();
-  void make_room();
+
+  void watch_process(std::uint64_t id, pid_t pid);
 
   net::Loop& loop_;
   SteadyClock clock_;
   Fd listener_;
   membership::Coordinator coordinator_;
-  CoordinatorEvents events_;
-  std::size_t most_unjoined_;
+  ServerEvents events_;
+  std::size_t most_strangers_;
   net::Loop::Timer timer_;
-  std::map<Link, Connection> connections_;  // in order of arrival
+  std::optional<net::Loop::Timer> flusher_;  // while any outbox holds something
+  std::map<Link, Connection> connections_;   // in order of arrival
   Link next_link_ = 1;
-  std::optional<std::string> given_up_;
+  std::map<std::uint64_t, pid_t> processes_;  // of workers, as the agent started them; by id
+  struct Watch {
+    pid_t pid = 0;
+    Fd pidfd;
+  };
+  std::map<std::uint64_t, Watch> watched_;  // by id; the processes that joined
+  std::optional<membership::Memory> kept_;
   bool listening_ = true;
   std::uint64_t refused_ = 0;
 };
 
-/// An address for the coordinator of the job in `dir`: a socket in that directory, or an abstract one if the path is
-/// too long for the kernel.
+/// An address for the coordinator of the job in `dir`: a socket in that directory, or a random abstract one if the path
+/// is too long for the kernel.
 std::string coordinator_address(const std::string& dir);
 
 }  // namespace pliant::cli

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "apps/pliant/coordinator_note.h"
 #include "base/system.h"
 
 namespace pliant::cli {
@@ -24,24 +25,57 @@ using nlohmann::json;
 
 constexpr std::size_t kLongestName = 64;
 constexpr char kJobFile[] = "/job.json";
+constexpr char kEnvironmentFile[] = "/environment";
 
 json to_json(const ProcessId& process) { return {{"pid", process.pid}, {"start", process.start}}; }
 ProcessId process_from(const json& from) {
   return {from.at("pid").get<pid_t>(), from.at("start").get<std::uint64_t>()};
 }
 
+json to_json(const JobPlan& plan) {
+  return {{"coordinator", plan.coordinator},
+          {"cwd", plan.cwd},
+          {"env", plan.env},
+          {"output", plan.output},
+          {"threads", plan.threads},
+          {"seed", plan.seed},
+          {"wanted", plan.wanted},
+          {"start", plan.start},
+          {"least", plan.least},
+          {"most", plan.most},
+          {"restarts", plan.restarts}};
+}
+
+JobPlan plan_from(const json& from) {
+  JobPlan plan;
+  plan.coordinator = from.at("coordinator");
+  plan.cwd = from.at("cwd");
+  plan.env = from.at("env").get<std::vector<std::string>>();
+  plan.output = from.at("output");
+  plan.threads = from.at("threads");
+  plan.seed = from.at("seed");
+  plan.wanted = from.at("wanted");
+  plan.start = from.at("start");
+  plan.least = from.at("least");
+  plan.most = from.at("most");
+  plan.restarts = from.at("restarts");
+  return plan;
+}
+
 std::string to_text(const JobRecord& record) {
   json workers = json::array();
   for (const auto& worker : record.workers) {
     auto entry = to_json(worker.process);
+    entry["id"] = worker.id;
     entry["out"] = worker.out;
     entry["err"] = worker.err;
     workers.push_back(std::move(entry));
   }
-  json all = {{"name", record.name},   {"program", record.program},
-              {"argv", record.argv},   {"agent", to_json(record.agent)},
-              {"workers", workers},    {"started_at", record.started_at},
-              {"grace", record.grace}, {"output_dir", record.output_dir}};
+  json all = {{"name", record.name},         {"program", record.program},
+              {"argv", record.argv},         {"agent", to_json(record.agent)},
+              {"workers", workers},          {"started_at", record.started_at},
+              {"grace", record.grace},       {"output_dir", record.output_dir},
+              {"plan", to_json(record.plan)}};
   return all.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
@@ -55,24 +89,15 @@ std::optional<JobRecord> read_record(const std::string& dir) {
     record.argv = all.at("argv").get<std::vector<std::string>>();
     record.agent = process_from(all.at("agent"));
     for (const auto& worker : all.at("workers"))
-      record.workers.push_back({process_from(worker), worker.at("out"), worker.at("err")});
+      record.workers.push_back({process_from(worker), worker.at("out"), worker.at("err"), worker.at("id")});
     record.started_at = all.at("started_at");
     record.grace = all.at("grace");
     record.output_dir = all.at("output_dir");
+    record.plan = plan_from(all.at("plan"));
     return record;
   } catch (const json::exception&) {
     return std::nullopt;  // not there, or not ours
   }
-}
-
-std::optional<Job> read_job(const std::string& dir) {
-  auto record = read_record(dir);
-  if (!record) return std::nullopt;
-  if (fs::path(dir).filename() != record->name) return std::nullopt;
-  Job job{std::move(*record), dir};
-  job.agent_alive = alive(job.record.agent);
-  for (const auto& worker : job.record.workers) job.workers_alive += alive(worker.process);
-  return job;
 }
 
 /// The lock is released with the descriptor.
@@ -91,9 +116,10 @@ bool owned_by_us(const std::string& path) {
          target.st_uid == geteuid();
 }
 
-/// What an agent puts into its job's directory. Anything else was put there by somebody else and is left alone.
+/// What a job's processes put into its directory. Anything else was put there by somebody else and is left alone.
 bool is_ours(const std::string& file) {
-  return file.starts_with("job.json") || file.starts_with("status.json") || file == "coordinator.sock" ||
+  return file.starts_with("job.json") || file.starts_with("status.json") || file.starts_with("environment") ||
+         file.starts_with("coordinator.") ||
          (file.starts_with("rank-") && (file.ends_with(".out") || file.ends_with(".err")));
 }
 
@@ -115,6 +141,18 @@ Error in_the_way(const std::string& path, const std::string& name) {
 }
 
 }  // namespace
+
+std::optional<Job> read_job(const std::string& dir) {
+  auto record = read_record(dir);
+  if (!record) return std::nullopt;
+  if (fs::path(dir).filename() != record->name) return std::nullopt;
+  Job job{std::move(*record), dir};
+  job.agent_alive = alive(job.record.agent);
+  if (auto note = read_note(dir)) job.coordinator = note->process;
+  job.coordinator_alive = alive(job.coordinator);
+  for (const auto& worker : job.record.workers) job.workers_alive += alive(worker.process);
+  return job;
+}
 
 Result<std::string> job_base() {
   std::string base;
@@ -160,6 +198,24 @@ Result<JobDir> JobDir::create(const std::string& base, const JobRecord& record) 
   return dir;
 }
 
+Result<JobDir> JobDir::take_up(const std::string& base, Job& job) {
+  auto lock = lock_base(base);
+  if (!lock.ok()) return lock.error();
+  auto now = read_job(job.dir);
+  if (!now || !now->running()) return Error{Code::not_found, fmt::format("job '{}' has ended", job.record.name)};
+  if (now->agent_alive)
+    return Error{Code::refused,
+                 fmt::format("job '{}' has an agent already (process {})", job.record.name, now->record.agent.pid)};
+  job = std::move(*now);
+  job.record.agent = this_process();
+  JobDir dir(base, job.dir);
+  if (auto written = dir.write(job.record); !written.ok()) {
+    dir.release();
+    return written.error();
+  }
+  return dir;
+}
+
 JobDir::JobDir(JobDir&& other) noexcept : base_(std::move(other.base_)), path_(std::exchange(other.path_, {})) {}
 
 JobDir::~JobDir() {
@@ -192,6 +248,19 @@ std::vector<Job> list_jobs(const std::string& base) {
 
 void sweep(const std::string& base, const std::string& dir) {
   if (auto lock = lock_base(base); lock.ok()) remove_if_dead(dir);
+}
+
+Status write_environment(const std::string& dir, const std::vector<std::string>& environment) {
+  std::string text;
+  for (const auto& entry : environment) text.append(entry).push_back('\0');
+  return write_atomically(dir + kEnvironmentFile, text);
+}
+
+std::vector<std::string> read_environment(const std::string& dir) {
+  std::vector<std::string> environment;
+  std::ifstream file(dir + kEnvironmentFile, std::ios::binary);
+  for (std::string entry; std::getline(file, entry, '\0');) environment.push_back(entry);
+  return environment;
 }
 
 Status write_atomically(const std::string& path, std::string_view text) {

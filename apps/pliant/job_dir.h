@@ -1,10 +1,12 @@
-// Where this user's jobs live: <base>/<job>/ with job.json, status.json, the coordinator's socket and, unless the user
-// wants them elsewhere, the workers' output.
+// Where this user's jobs live: <base>/<job>/ with job.json and environment, status.json, what belongs to the
+// coordinator (coordinator.sock, .json, .lock and .err) and, unless the user wants them elsewhere, the workers' output.
 //
 // Processes that look at the same base at the same time agree by a lock on the base directory, held only while a job
 // is created or a dead one is swept away. Reading needs no lock: files are replaced by rename.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +20,22 @@ struct WorkerRecord {
   ProcessId process;
   std::string out;  ///< where its stdout goes
   std::string err;
+  std::uint64_t id = 0;
+};
+
+/// What a job shall be: all that another agent or coordinator needs to go on with it.
+struct JobPlan {
+  std::string coordinator;  ///< the address of its socket
+  std::string cwd;
+  std::vector<std::string> env;  ///< KEY=VALUE, as the user gave them
+  std::string output = "prefix";
+  int threads = 0;
+  std::uint64_t seed = 42;
+  std::uint32_t wanted = 1;  ///< at the start
+  std::uint32_t start = 1;   ///< so many make the first view
+  std::uint32_t least = 1;
+  std::uint32_t most = 512;
+  int restarts = 10;
 };
 
 /// job.json.
@@ -26,19 +44,22 @@ struct JobRecord {
   std::string program;            ///< as found, with its path
   std::vector<std::string> argv;  ///< as the user wrote it
   ProcessId agent;
-  std::vector<WorkerRecord> workers;  ///< by rank; empty until they are started
+  std::vector<WorkerRecord> workers;  ///< all that were started, in that order
   double started_at = 0;              ///< seconds since 1970
   double grace = 5;                   ///< seconds between asking and killing
   std::string output_dir;
+  JobPlan plan;
 };
 
 /// A job found in the base directory.
 struct Job {
   JobRecord record;
   std::string dir;
+  ProcessId coordinator;
   bool agent_alive = false;
+  bool coordinator_alive = false;
   int workers_alive = 0;
-  bool running() const { return agent_alive || workers_alive > 0; }
+  bool running() const { return agent_alive || coordinator_alive || workers_alive > 0; }
 };
 
 /// $PLIANT_DIR, $XDG_RUNTIME_DIR/pliant or /tmp/pliant-<uid>. Created (0700) if it is not there; Code::refused if it
@@ -53,12 +74,17 @@ class JobDir {
   /// Makes <base>/<record.name> (0700) with job.json in it. Code::refused if a job of that name runs; what a dead one
   /// left behind is removed.
   static Result<JobDir> create(const std::string& base, const JobRecord& record);
+  /// Takes up the directory of a running job whose agent is gone, in the name of this process: `job` becomes what its
+  /// record says now. Code::refused if it has an agent.
+  static Result<JobDir> take_up(const std::string& base, Job& job);
   JobDir(JobDir&& other) noexcept;
   JobDir& operator=(JobDir&&) = delete;
   ~JobDir();
 
   const std::string& path() const { return path_; }
   Status write(const JobRecord& record) const;
+  /// Leaves it to others: from now on destroying this removes nothing.
+  void release() { path_.clear(); }
 
  private:
   JobDir(std::string base, std::string path) : base_(std::move(base)), path_(std::move(path)) {}
@@ -66,10 +92,16 @@ class JobDir {
   std::string path_;  // empty: moved from
 };
 
+/// The job in a directory, whether it runs or not; nothing if that is no job's.
+std::optional<Job> read_job(const std::string& dir);
 /// Running jobs in order of their names. Directories of dead ones are removed on the way.
 std::vector<Job> list_jobs(const std::string& base);
 /// Removes a job's directory if nothing of the job runs any more.
 void sweep(const std::string& base, const std::string& dir);
+
+/// The environment that the job's first agent had, for workers that later ones start.
+Status write_environment(const std::string& dir, const std::vector<std::string>& environment);
+std::vector<std::string> read_environment(const std::string& dir);
 
 /// Replaces a file at once: readers see the old or the new text, never a part.
 Status write_atomically(const std::string& path, std::string_view text);

@@ -9,6 +9,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "apps/pliant/coordinator_note.h"
 #include "apps/pliant/status_file.h"
 #include "apps/pliant/status_line.h"
 
@@ -33,24 +34,44 @@ std::string state_of(const Job& job, const std::optional<Snapshot>& seen) {
   return seen ? seen->phase : "starting";
 }
 
+/// What the coordinator knows, or what the job began with.
+membership::Memory memory_of(const Job& job) {
+  if (auto note = read_note(job.dir)) return note->memory;
+  membership::Memory memory;
+  memory.wanted = job.record.plan.wanted;
+  return memory;
+}
+
 std::string text_of(const json& value) { return value.dump(2, ' ', false, json::error_handler_t::replace) + "\n"; }
 
-json to_json(const Job& job) {
-  auto seen = read_status(job.dir);
+json workers_of(const Job& job, const membership::View& view) {
   json workers = json::array();
-  for (std::size_t rank = 0; rank < job.record.workers.size(); ++rank) {
-    const auto& worker = job.record.workers[rank];
-    workers.push_back({{"rank", rank},
+  for (const auto& worker : job.record.workers) {
+    auto rank = view.rank_of(worker.id);
+    workers.push_back({{"id", worker.id},
+                       {"rank", rank < 0 ? json(nullptr) : json(rank)},
                        {"pid", worker.process.pid},
                        {"alive", alive(worker.process)},
                        {"out", worker.out},
                        {"err", worker.err}});
   }
+  return workers;
+}
+
+json to_json(const Job& job) {
+  auto seen = read_status(job.dir);
+  auto memory = memory_of(job);
+  json members = json::array();
+  for (const auto& member : memory.view.members) members.push_back(member.id);
   json all = seen ? json::parse(status_text(*seen)) : json::object();
   return {{"name", job.record.name},
           {"state", state_of(job, seen)},
           {"agent", {{"pid", job.record.agent.pid}, {"alive", job.agent_alive}}},
-          {"workers", workers},
+          {"coordinator", {{"pid", job.coordinator.pid}, {"alive", job.coordinator_alive}}},
+          {"view", {{"term", memory.view.term}, {"epoch", memory.view.epoch}, {"members", members}}},
+          {"wanted", memory.wanted},
+          {"spare", memory.spare},
+          {"workers", workers_of(job, memory.view)},
           {"workers_alive", job.workers_alive},
           {"age", age_of(job)},
           {"program", job.record.program},
@@ -58,6 +79,14 @@ json to_json(const Job& job) {
           {"dir", job.dir},
           {"progress", all.value("progress", json(nullptr))},
           {"seconds_left", all.value("seconds_left", json(nullptr))}};
+}
+
+/// "4/4", and "+1" for one that waits.
+std::string head_count(const Job& job) {
+  auto memory = memory_of(job);
+  bool formed = memory.view.size() > 0;
+  auto text = fmt::format("{}/{}", formed ? memory.view.size() : job.workers_alive, memory.wanted);
+  return formed && memory.spare ? fmt::format("{}+{}", text, memory.spare) : text;
 }
 
 int show_all(bool as_json) {
@@ -78,9 +107,8 @@ int show_all(bool as_json) {
   for (const auto& job : jobs) {
     auto seen = read_status(job.dir);
     auto step = seen && seen->progress ? std::to_string(seen->progress->step) : "-";
-    fmt::print("{:<{}}  {:>7}  {:>8}  {:>10}  {}{}\n", job.record.name, wide,
-               fmt::format("{}/{}", job.workers_alive, job.record.workers.size()), format_span(age_of(job)), step,
-               command_of(job), job.agent_alive ? "" : "  (its agent is gone)");
+    fmt::print("{:<{}}  {:>7}  {:>8}  {:>10}  {}{}\n", job.record.name, wide, head_count(job), format_span(age_of(job)),
+               step, command_of(job), job.agent_alive ? "" : "  (its agent is gone)");
   }
   return 0;
 }
@@ -92,6 +120,26 @@ void print_progress(const wire::Progress& seen) {
   fmt::print("samples    {}, {} per second\n", seen.samples, format_rate(seen.samples_per_second));
   if (!std::isnan(seen.loss)) fmt::print("loss       {}\n", format_loss(seen.loss));
   if (!seen.text.empty()) fmt::print("also       {}\n", printable(seen.text));
+}
+
+void print_processes(const Job& job) {
+  auto memory = memory_of(job);
+  auto hint =
+      fmt::format("gone; 'pliant run --attach {}' takes its place, 'pliant stop' ends the job", job.record.name);
+  fmt::print("agent      {}\n", job.agent_alive ? fmt::format("process {}", job.record.agent.pid) : hint);
+  fmt::print("coordinator {}\n",
+             job.coordinator_alive ? fmt::format("process {}", job.coordinator.pid) : std::string("gone"));
+  fmt::print("view       {} member{} (epoch {}), {} wanted, {} spare\n", memory.view.size(),
+             memory.view.size() == 1 ? "" : "s", memory.view.epoch, memory.wanted, memory.spare);
+  fmt::print("output     {}\n", job.record.output_dir);
+  fmt::print("workers    {} of {} run\n", job.workers_alive, job.record.workers.size());
+  for (const auto& worker : job.record.workers) {
+    auto rank = memory.view.rank_of(worker.id);
+    auto place = rank < 0 ? std::string() : fmt::format(" as rank {}", rank);
+    bool runs = alive(worker.process);
+    fmt::print("  worker {:<4} process {:<8} {}{}\n", worker.id, worker.process.pid, runs ? "runs" : "has ended",
+               runs ? place : "");
+  }
 }
 
 int show_one(const std::string& name, bool as_json) {
@@ -111,14 +159,7 @@ int show_one(const std::string& name, bool as_json) {
   fmt::print("state      {} for {}\n", state_of(job, seen), format_span(age_of(job)));
   if (seen && seen->progress) print_progress(*seen->progress);
   if (seen && seen->seconds_left && job.agent_alive) fmt::print("time left  {}\n", format_span(*seen->seconds_left));
-  fmt::print("agent      {}\n", job.agent_alive ? fmt::format("process {}", job.record.agent.pid)
-                                                : "gone; 'pliant stop' ends the workers");
-  fmt::print("output     {}\n", job.record.output_dir);
-  fmt::print("workers    {} of {} run\n", job.workers_alive, job.record.workers.size());
-  for (std::size_t rank = 0; rank < job.record.workers.size(); ++rank) {
-    const auto& process = job.record.workers[rank].process;
-    fmt::print("  rank {:<4} process {:<8} {}\n", rank, process.pid, alive(process) ? "runs" : "has ended");
-  }
+  print_processes(job);
   return 0;
 }
 

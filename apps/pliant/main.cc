@@ -10,8 +10,10 @@
 
 #include "apps/pliant/bench.h"
 #include "apps/pliant/command.h"
+#include "apps/pliant/coordinator_process.h"
 #include "apps/pliant/doctor.h"
 #include "apps/pliant/jobs.h"
+#include "apps/pliant/resize.h"
 #include "apps/pliant/run.h"
 #include "apps/pliant/verify.h"
 
@@ -23,6 +25,7 @@ constexpr char kExamples[] = R"(Examples:
   pliant run -n 4 ./train --epochs 10   four workers on this machine
   pliant ps                             what is running
   pliant status                         how far it is
+  pliant resize train-3f 8              eight workers from now on
   pliant stop                           end it
   pliant doctor                         can this machine run jobs?
 
@@ -48,8 +51,10 @@ int run_main(const std::vector<std::string>& words) {
   add_run(app, action, line.program);
   add_ps(app, action);
   add_status(app, action);
+  add_resize(app, action);
   add_stop(app, action);
   add_verify(app, action);
+  add_coordinator(app, action);
   add_doctor(app, action);
   add_bench(app, action);
 

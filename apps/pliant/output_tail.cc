@@ -16,10 +16,11 @@ constexpr std::size_t kLongestLastLine = 400;
 
 }  // namespace
 
-Result<OutputTail> OutputTail::open(const std::string& path, Stream stream, std::string prefix) {
+Result<OutputTail> OutputTail::open(const std::string& path, Stream stream, std::string prefix, bool from_now) {
   Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file) return errno_error("cannot read " + path);
-  return OutputTail(std::move(file), stream, std::move(prefix));
+  auto end = from_now ? lseek(file.get(), 0, SEEK_END) : 0;
+  return OutputTail(std::move(file), stream, std::move(prefix), static_cast<std::uint64_t>(std::max<off_t>(end, 0)));
 }
 
 bool OutputTail::read_more(Console& console) {

@@ -22,7 +22,8 @@ enum class OutputMode {
 /// One file of one worker.
 class OutputTail {
  public:
-  static Result<OutputTail> open(const std::string& path, Stream stream, std::string prefix);
+  /// From the file's beginning, or only what comes from now on.
+  static Result<OutputTail> open(const std::string& path, Stream stream, std::string prefix, bool from_now = false);
 
   /// Copies lines that are complete by now, at most about 64 KiB, unless the console is full.
   void poll(Console& console);
@@ -30,8 +31,8 @@ class OutputTail {
   bool drain(Console& console);
 
  private:
-  OutputTail(Fd file, Stream stream, std::string prefix)
-      : file_(std::move(file)), stream_(stream), prefix_(std::move(prefix)) {}
+  OutputTail(Fd file, Stream stream, std::string prefix, std::uint64_t offset)
+      : file_(std::move(file)), stream_(stream), prefix_(std::move(prefix)), offset_(offset) {}
   bool read_more(Console& console);
 
   Fd file_;

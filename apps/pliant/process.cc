@@ -72,22 +72,28 @@ std::vector<pid_t> ancestry_of(pid_t pid) {
   return line;
 }
 
-std::vector<ProcessId> members_of(const std::set<pid_t>& groups) {
+std::optional<Group> group_of(pid_t leader) {
+  auto stat = stat_of(leader);
+  if (!stat) return std::nullopt;
+  return Group{leader, stat->session};
+}
+
+std::vector<ProcessId> members_of(const std::set<Group>& groups) {
   std::vector<ProcessId> members;
   std::unique_ptr<DIR, int (*)(DIR*)> proc(opendir("/proc"), closedir);
   if (!proc || groups.empty()) return members;
-  auto session = getsid(0);
   while (auto* entry = readdir(proc.get())) {
     auto pid = static_cast<pid_t>(std::strtol(entry->d_name, nullptr, 10));
     if (pid <= 0) continue;
     auto stat = stat_of(pid);
-    if (!stat || ended(stat->state) || stat->session != session || !groups.contains(stat->group)) continue;
+    if (!stat || ended(stat->state) || !groups.contains({stat->group, stat->session})) continue;
     if (auto start = start_time_of(pid)) members.push_back({pid, *start});
   }
   return members;
 }
 
 std::string Ending::words() const {
+  if (unknown) return "exit status not known: another agent started it";
   if (signal) return fmt::format("killed by signal {} ({})", signal, strsignal(signal));
   return fmt::format("exit code {}", code);
 }

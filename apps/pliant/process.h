@@ -3,7 +3,9 @@
 
 #include <sys/types.h>
 
+#include <compare>
 #include <cstdint>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -31,16 +33,25 @@ bool signal_process(const Fd& pidfd, int signal);
 
 /// The process, the one that started it, and so on up to the first.
 std::vector<pid_t> ancestry_of(pid_t pid);
-/// Processes that still run in any of these process groups of this process's session.
-std::vector<ProcessId> members_of(const std::set<pid_t>& groups);
+/// A process group in its session: both numbers together are not taken by others while any of its processes lives.
+struct Group {
+  pid_t group = 0;
+  pid_t session = 0;
+  auto operator<=>(const Group&) const = default;
+};
+/// The group that this process leads, whatever became of it; nothing if it is gone.
+std::optional<Group> group_of(pid_t leader);
+/// Processes that still run in any of these groups.
+std::vector<ProcessId> members_of(const std::set<Group>& groups);
 
 /// "killed by signal 9 (Killed)" or "exit code 3".
 struct Ending {
   int code = 0;
   int signal = 0;
-  bool good() const { return code == 0 && signal == 0; }
+  bool unknown = false;  ///< the process was not our child
+  bool good() const { return code == 0 && signal == 0 && !unknown; }
   /// As a shell reports it.
-  int exit_status() const { return signal ? 128 + signal : code; }
+  int exit_status() const { return unknown ? 1 : (signal ? 128 + signal : code); }
   std::string words() const;
 };
 

@@ -1,6 +1,7 @@
 #include "apps/pliant/run.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -10,7 +11,11 @@
 #include <memory>
 
 #include "apps/pliant/agent.h"
+#include "apps/pliant/coordinator_server.h"
 #include "apps/pliant/job_dir.h"
+#include "apps/pliant/jobs.h"
+#include "apps/pliant/journal_flags.h"
+#include "apps/pliant/worker_env.h"
 #include "base/system.h"
 #include "wire/messages.h"
 
@@ -18,19 +23,27 @@ namespace pliant::cli {
 namespace {
 
 constexpr char kAbout[] = "Run PROGRAM as N workers on this machine and watch them to their end";
-constexpr char kMore[] = R"(Each worker finds PLIANT_JOB, PLIANT_WORKER (0 to N-1), PLIANT_WORKERS, PLIANT_COORDINATOR,
+constexpr char kMore[] =
+    R"(Each worker finds PLIANT_JOB, PLIANT_WORKER (its number), PLIANT_WORKERS, PLIANT_COORDINATOR,
 PLIANT_SEED and PLIANT_THREADS in its environment; OMP_NUM_THREADS and its like follow
 PLIANT_THREADS unless you set them, and GLIBC_TUNABLES makes malloc keep what a step frees for the next
 one unless you chose how malloc behaves. Flags come before PROGRAM; all that follows is the program's own.
 
-Exit status: 0 if all workers exit with 0; otherwise that of the first worker that failed (128 + N if
-signal N killed it); 127 if PROGRAM is not found, 126 if it cannot be executed, 2 for wrong flags;
-130 after Ctrl-C, 143 after SIGTERM. If this process is killed, the workers go on: 'pliant stop' ends them.
+A worker that dies after the job has begun is replaced, and the others go on. 'pliant resize' changes how
+many there are. SIGTERM to a worker lets it leave after its step.
+
+Exit status: 0 if the job was finished, or if no worker ever joined and all exit with 0; otherwise that of
+the worker whose failure ended it (128 + N if signal N killed it); 127 if PROGRAM is not found, 126 if it
+cannot be executed, 2 for wrong flags; 130 after Ctrl-C, 143 after SIGTERM. If this process is killed, the
+job goes on: 'pliant run --attach JOB' takes it up again, 'pliant stop' ends it.
 
 Examples:
   pliant run -n 4 ./train --epochs 10
   pliant run -n 2 --output rank0 --output-dir logs python3 train.py
-  pliant run -n 8 --name night -x DATA=/data -- ./train -v)";
+  pliant run -n 8 --name night -x DATA=/data -- ./train -v
+  pliant run -n 8 --min 4 --max 16 ./train
+  pliant run -n 4 --record proof --checkpoint saved --every 5m ./train
+  pliant run --attach night)";
 
 const std::map<std::string, OutputMode> kOutputModes = {{"prefix", OutputMode::prefix},
                                                         {"raw", OutputMode::raw},
@@ -44,9 +57,10 @@ const std::map<std::string, StatusMode> kStatusModes = {{"auto", StatusMode::aut
 /// What the parser fills in; checked and turned into RunOptions once the user's choice is complete.
 struct Flags {
   RunOptions options;
-  std::string output = "prefix";
+  std::string output;
   std::string status = "auto";
   double grace = 5;
+  JournalFlags journal;
 };
 
 template <class Map>
@@ -84,6 +98,24 @@ void add_flags(CLI::App& run, Flags& flags) {
       ->type_name("N")
       ->envname("PLIANT_WORKERS")
       ->check(in_range<int>(1, wire::kMaxMembers));
+  run.add_option("--min", options.least,
+                 "Begin as soon as N have joined, and refuse to shrink below (default: begin with all, shrink to 1)")
+      ->option_text("N")
+      ->type_name("N")
+      ->envname("PLIANT_MIN")
+      ->check(in_range<int>(1, wire::kMaxMembers));
+  run.add_option("--max", options.most, "Refuse to grow beyond (default: 512)")
+      ->option_text("N")
+      ->type_name("N")
+      ->envname("PLIANT_MAX")
+      ->check(in_range<int>(1, wire::kMaxMembers));
+  run.add_option("--max-restarts", options.restarts, "Replace so many workers that fail, then no more (default: 10)")
+      ->option_text("N")
+      ->type_name("N")
+      ->envname("PLIANT_MAX_RESTARTS")
+      ->check(in_range<int>(0, 1'000'000));
+  run.add_option("--attach", options.attach, "Take up a job whose agent is gone, instead of starting one")
+      ->option_text("JOB");
   run.add_option("--name", options.name, "Name of the job (default: the program's, with a random suffix)")
       ->option_text("NAME")
       ->envname("PLIANT_NAME")
@@ -115,6 +147,7 @@ void add_flags(CLI::App& run, Flags& flags) {
       ->option_text("SECONDS")
       ->envname("PLIANT_GRACE")
       ->check(in_range<double>(0, 86400));
+  add_journal_flags(run, flags.journal);
   run.add_option("-x,--env", options.env, "A variable for the workers; may be repeated [$PLIANT_ENV, separated by ';']")
       ->option_text("KEY=VALUE")
       ->allow_extra_args(false)
@@ -140,6 +173,23 @@ std::string default_name(const std::string& program) {
   return fmt::format("{}-{:04x}", name.substr(0, 40), random_u64() & 0xffff);
 }
 
+JobPlan plan_of(const RunOptions& options, const std::string& dir) {
+  JobPlan plan;
+  std::error_code ignored;
+  plan.coordinator = coordinator_address(dir);
+  plan.cwd = std::filesystem::current_path(ignored);
+  plan.env = options.env;
+  plan.output = name_of(options.output);
+  plan.threads = options.threads;
+  plan.seed = options.seed;
+  plan.wanted = static_cast<std::uint32_t>(options.workers);
+  plan.start = static_cast<std::uint32_t>(options.least ? options.least : options.workers);
+  plan.least = static_cast<std::uint32_t>(std::max(options.least, 1));
+  plan.most = static_cast<std::uint32_t>(options.most);
+  plan.restarts = options.restarts;
+  return plan;
+}
+
 JobRecord record_of(const RunOptions& options, const std::string& program, const std::string& base) {
   JobRecord record;
   record.name = options.name.empty() ? default_name(options.command[0]) : options.name;
@@ -150,6 +200,7 @@ JobRecord record_of(const RunOptions& options, const std::string& program, const
   record.grace = std::chrono::duration<double>(options.grace).count();
   record.output_dir = base + "/" + record.name;
   if (!options.output_dir.empty()) record.output_dir = std::filesystem::absolute(options.output_dir).lexically_normal();
+  record.plan = plan_of(options, base + "/" + record.name);
   return record;
 }
 
@@ -166,12 +217,60 @@ int run_job(const RunOptions& options) {
     auto dir = JobDir::create(base, record);
     bool unlucky = !dir.ok() && options.name.empty() && dir.error().code == Code::refused && attempt < 16;
     if (unlucky) continue;  // the random name is taken
-    Agent agent(options, record, std::move(dir).or_throw());
+    auto mine = std::move(dir).or_throw();
+    auto environment = own_environment();
+    write_environment(mine.path(), environment).or_throw();
+    Agent agent(options, record, std::move(mine), std::move(environment));
     return agent.run();
   }
 }
 
+int attach_to_job(RunOptions options, bool output_chosen) {
+  auto base = job_base().or_throw();
+  auto found = choose_job(base, options.attach);
+  if (!found.ok()) {
+    fmt::print(stderr, "pliant run: {}\n", found.error().message);
+    return 1;
+  }
+  auto job = std::move(found).value();
+  auto dir = JobDir::take_up(base, job);
+  if (!dir.ok()) {
+    fmt::print(stderr, "pliant run: {}\n", dir.error().message);
+    return 1;
+  }
+  if (!output_chosen) options.output = output_mode(job.record.plan.output).value_or(OutputMode::prefix);
+  options.grace = std::chrono::milliseconds(static_cast<std::int64_t>(job.record.grace * 1000));
+  if (chdir(job.record.plan.cwd.c_str()) != 0)
+    fmt::print(stderr, "pliant: {}\n", errno_error(job.record.plan.cwd).message);
+  auto environment = read_environment(job.dir);
+  Agent agent(options, job.record, std::move(dir).value(), std::move(environment));
+  return agent.run();
+}
+
+/// One line on what does not fit together, or nothing.
+std::string contradiction_in(const RunOptions& options, const std::vector<std::string>& program) {
+  if (!options.attach.empty()) return program.empty() ? "" : "--attach takes up a job that has its program already";
+  if (program.empty()) return "which program? Name one after the flags";
+  if (options.least > options.workers)
+    return fmt::format("--min {} is more than --workers {}", options.least, options.workers);
+  if (options.most < options.workers)
+    return fmt::format("--max {} is less than --workers {}", options.most, options.workers);
+  return {};
+}
+
 }  // namespace
+
+std::string_view name_of(OutputMode mode) {
+  for (const auto& [name, value] : kOutputModes)
+    if (value == mode) return name;
+  return "prefix";
+}
+
+std::optional<OutputMode> output_mode(std::string_view name) {
+  auto at = kOutputModes.find(std::string(name));
+  if (at == kOutputModes.end()) return std::nullopt;
+  return at->second;
+}
 
 CommandLine cut_at_program(const std::vector<std::string>& words) {
   if (words.empty() || words[0] != "run") return {words, {}};
@@ -199,14 +298,17 @@ void add_run(CLI::App& app, Action& action, const std::vector<std::string>& prog
   add_flags(*run, *flags);
   run->add_option("PROGRAM")->option_text("[--] PROGRAM [ARGS...]")->group("");
   run->callback([flags, program, &action] {
-    if (program.empty()) throw CLI::ValidationError("which program? Name one after the flags");
     auto& options = flags->options;
-    options.output = kOutputModes.at(flags->output);
+    if (auto wrong = contradiction_in(options, program); !wrong.empty()) throw CLI::ValidationError(wrong);
+    bool output_chosen = !flags->output.empty();
+    if (output_chosen) options.output = kOutputModes.at(flags->output);
     options.status = kStatusModes.at(flags->status);
     options.grace = std::chrono::milliseconds(static_cast<std::int64_t>(flags->grace * 1000));
     options.command = program;
-    action = [flags] {
+    action = [flags, output_chosen] {
       add_env_twin(flags->options);
+      for (auto& entry : journal_environment(flags->journal)) flags->options.env.push_back(std::move(entry));
+      if (!flags->options.attach.empty()) return attach_to_job(flags->options, output_chosen);
       return run_job(flags->options);
     };
   });

@@ -3,7 +3,9 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "apps/pliant/command.h"
@@ -15,7 +17,11 @@ namespace pliant::cli {
 
 struct RunOptions {
   int workers = 1;
-  std::string name;  ///< empty: the program's name and a random suffix
+  int least = 0;  ///< start with so many, and never have fewer by choice; 0: start with all, and have at least one
+  int most = 512;
+  int restarts = 10;   ///< replacements for workers that fail
+  std::string attach;  ///< take up this job instead of starting one
+  std::string name;    ///< empty: the program's name and a random suffix
   OutputMode output = OutputMode::prefix;
   std::string output_dir;  ///< empty: in the job's directory, gone with it
   int threads = 0;         ///< per worker; 0: an equal share of the usable cores
@@ -33,6 +39,10 @@ struct CommandLine {
 };
 /// Anything but `run` is all flags. mpirun's "-np" becomes "-n".
 CommandLine cut_at_program(const std::vector<std::string>& words);
+
+/// The names of output modes on the command line and in job.json.
+std::string_view name_of(OutputMode mode);
+std::optional<OutputMode> output_mode(std::string_view name);
 
 void add_run(CLI::App& app, Action& action, const std::vector<std::string>& program);
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <thread>
 
+#include "apps/pliant/coordinator_note.h"
 #include "apps/pliant/jobs.h"
 #include "base/clock.h"
 
@@ -76,6 +77,18 @@ bool stop_workers(const Job& job, bool force) {
   return workers_end_within(job, kMargin);
 }
 
+/// Without agent and workers it ends by itself, but nobody has to wait for that.
+bool stop_coordinator(const Job& job) {
+  auto note = read_note(job.dir);
+  if (!note) return true;
+  auto pidfd = open_process(note->process);
+  if (!pidfd.ok()) return true;
+  signal_process(pidfd.value(), SIGTERM);
+  if (ends_within(pidfd.value(), kForcedMargin)) return true;
+  signal_process(pidfd.value(), SIGKILL);
+  return ends_within(pidfd.value(), kMargin);
+}
+
 int stop(const std::string& name, bool force) {
   auto base = job_base().or_throw();
   auto found = choose_job(base, name);
@@ -93,6 +106,7 @@ int stop(const std::string& name, bool force) {
     fmt::print(stderr, "pliant stop: some workers of job '{}' do not end\n", job.record.name);
     return 1;
   }
+  stop_coordinator(job);
   sweep(base, job.dir);
   fmt::print("stopped {}\n", job.record.name);
   return 0;

@@ -26,8 +26,8 @@ void print_json(const session::Verification& seen) {
                        {"gap_ms", change.gap_ms},
                        {"usual_ms", change.usual_ms}});
   json all = {
-      {"ok", seen.ok},           {"steps", seen.steps}, {"epochs", seen.epochs},     {"samples", seen.samples},
-      {"workers", seen.workers}, {"views", seen.views}, {"lineages", seen.lineages}, {"torn_lines", seen.torn_lines},
+      {"ok", seen.ok},           {"steps", seen.steps},  {"epochs", seen.epochs},     {"samples", seen.samples},
+      {"workers", seen.workers}, {"views", seen.views},  {"lineages", seen.lineages}, {"torn_lines", seen.torn_lines},
       {"changes", changes},      {"faults", seen.faults}};
   fmt::print("{}\n", all.dump(2, ' ', false, json::error_handler_t::replace));
 }
@@ -63,8 +63,7 @@ void add_verify(CLI::App& app, Action& action) {
   command->add_option("DIR", flags->dir, "Folder with the job's records")->required();
   command->add_flag("--json", flags->json, "As JSON");
   command->add_flag("--changes", flags->changes, "Also show each change of workers and what it cost");
-  command->callback(
-      [flags, &action] { action = [flags] { return verify(flags->dir, flags->json, flags->changes); }; });
+  command->callback([flags, &action] { action = [flags] { return verify(flags->dir, flags->json, flags->changes); }; });
 }
 
 }  // namespace pliant::cli

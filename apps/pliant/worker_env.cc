@@ -1,5 +1,7 @@
 #include "apps/pliant/worker_env.h"
 
+#include <unistd.h>
+
 #include <map>
 
 namespace pliant::cli {
@@ -26,12 +28,19 @@ bool chose_an_allocator(const Variables& variables) {
 
 }  // namespace
 
-std::vector<std::string> environment_of(int rank, const WorkerEnv& wanted, const std::vector<std::string>& inherited) {
+std::vector<std::string> own_environment() {
+  std::vector<std::string> list;
+  for (char** entry = environ; entry && *entry; ++entry) list.emplace_back(*entry);
+  return list;
+}
+
+std::vector<std::string> environment_of(std::uint64_t id, const WorkerEnv& wanted,
+                                        const std::vector<std::string>& inherited) {
   Variables variables;
   for (const auto& entry : inherited) add(variables, entry);
   for (const auto& entry : wanted.extra) add(variables, entry);
   variables["PLIANT_JOB"] = wanted.job;
-  variables["PLIANT_WORKER"] = std::to_string(rank);
+  variables["PLIANT_WORKER"] = std::to_string(id);
   variables["PLIANT_WORKERS"] = std::to_string(wanted.workers);
   variables["PLIANT_COORDINATOR"] = wanted.coordinator;
   variables["PLIANT_SEED"] = std::to_string(wanted.seed);

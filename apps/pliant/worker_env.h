@@ -16,9 +16,13 @@ struct WorkerEnv {
   std::vector<std::string> extra;  ///< KEY=VALUE, as the user gave them
 };
 
+/// This process's own.
+std::vector<std::string> own_environment();
+
 /// `inherited` with the user's additions, then PLIANT_JOB, PLIANT_WORKER, PLIANT_WORKERS, PLIANT_COORDINATOR,
 /// PLIANT_SEED and PLIANT_THREADS. OMP_NUM_THREADS and its like follow PLIANT_THREADS unless the user set them.
 /// GLIBC_TUNABLES makes malloc keep freed memory for the next step, unless the user chose how malloc behaves.
-std::vector<std::string> environment_of(int rank, const WorkerEnv& wanted, const std::vector<std::string>& inherited);
+std::vector<std::string> environment_of(std::uint64_t id, const WorkerEnv& wanted,
+                                        const std::vector<std::string>& inherited);
 
 }  // namespace pliant::cli

@@ -12,9 +12,8 @@
 //     step.log("loss", loss);                                    // averaged over workers
 //   }
 //
-// Workers may come, go and die: what was to be reduced is then reduced by those who are left, inside the call that waits
-// for it. Errors are pliant::Failure.
-// Threads: a Session belongs to one thread.
+// Workers may come, go and die: what was to be reduced is then reduced by those who are left, inside the call that
+// waits for it. Errors are pliant::Failure. Threads: a Session belongs to one thread.
 #pragma once
 
 #include <pliant/types.h>

@@ -166,8 +166,8 @@ class Engine {
   } scratch_;  // guarded by work_mutex_
 
   std::mutex exchange_mutex_;
-  std::uint64_t rows_ = 0;        // guarded by exchange_mutex_
-  bool exchange_open_ = false;    // guarded by exchange_mutex_; own row is out, the others' were not seen
+  std::uint64_t rows_ = 0;      // guarded by exchange_mutex_
+  bool exchange_open_ = false;  // guarded by exchange_mutex_; own row is out, the others' were not seen
   std::vector<std::string> read_rows() const;
 
   mutable std::mutex fence_mutex_;

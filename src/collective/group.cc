@@ -236,9 +236,7 @@ Status Group::wait(const OperationHandle& operation) {
 Result<std::vector<std::string>> Group::exchange(std::string_view row) { return impl_->engine().exchange(row); }
 void Group::fence(Error why) { impl_->engine().fence(std::move(why)); }
 bool Group::fenced() const { return impl_->engine().fenced(); }
-bool Group::settle(const OperationHandle& operation) {
-  return impl_->engine().settle(static_cast<Work&>(*operation));
-}
+bool Group::settle(const OperationHandle& operation) { return impl_->engine().settle(static_cast<Work&>(*operation)); }
 std::optional<std::vector<std::string>> Group::settle_exchange() { return impl_->engine().settle_exchange(); }
 std::optional<std::string> Group::published_row(int rank) { return impl_->engine().published_row(rank); }
 std::optional<double> Group::published_weight(const OperationHandle& operation, int rank) {

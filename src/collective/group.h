@@ -1,9 +1,9 @@
 // A group: the collectives of one view. Everything a view owns (segments, channels, operations in flight) is in here
 // and goes with it; the connections are the mesh's and outlive it.
 //
-// The end of a view: fence() stops it here. Once *all* who are left have fenced it, nothing is published in it any more,
-// and settle() finds the same answer on each of them: an operation is complete if every member, the lost included, had
-// published its part.
+// The end of a view: fence() stops it here. Once *all* who are left have fenced it, nothing is published in it any
+// more, and settle() finds the same answer on each of them: an operation is complete if every member, the lost
+// included, had published its part.
 //
 // Threads: submit(), wait() and exchange() may be called from any thread; operations of one name must be submitted
 // in one order. Work is done by whoever waits, or by the group's own thread while nobody does.
@@ -103,8 +103,8 @@ class Group {
   bool settle(const OperationHandle& operation);
   /// The same for the exchange that the fence interrupted: everybody's rows, if all had been published.
   std::optional<std::vector<std::string>> settle_exchange();
-  /// After the fence: what a rank that is proven dead left complete behind. Its row of the interrupted exchange, and the
-  /// weight of its contribution to an operation (its input is in the region); nothing if it had not come so far.
+  /// After the fence: what a rank that is proven dead left complete behind. Its row of the interrupted exchange, and
+  /// the weight of its contribution to an operation (its input is in the region); nothing if it had not come so far.
   std::optional<std::string> published_row(int rank);
   std::optional<double> published_weight(const OperationHandle& operation, int rank);
   /// Tells the others that this rank goes in good order.

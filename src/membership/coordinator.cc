@@ -3,55 +3,284 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-
-#include "base/system.h"
+#include <tuple>
+#include <utility>
 
 namespace pliant::membership {
 
-Coordinator::Coordinator(CoordinatorOptions options)
-    : options_(std::move(options)), seats_(static_cast<std::size_t>(options_.workers)) {}
+bool Memory::operator==(const Memory& other) const {
+  return view.hash() == other.view.hash() && wanted == other.wanted && spare == other.spare &&
+         next_id == other.next_id && restarts == other.restarts;
+}
+
+Coordinator::Coordinator(CoordinatorOptions options, const std::optional<Memory>& memory)
+    : options_(std::move(options)), wanted_(options_.wanted), restarts_(options_.restarts) {
+  if (!memory) return;
+  wanted_ = memory->wanted;
+  restarts_ = memory->restarts;
+  next_id_ = memory->next_id;
+  learn(memory->view);
+}
+
+Memory Coordinator::memory() const {
+  auto spare =
+      std::count_if(workers_.begin(), workers_.end(), [](const auto& entry) { return is_there(entry.second); });
+  if (formed()) spare = static_cast<std::ptrdiff_t>(waiting().size());
+  return {view_, wanted_, static_cast<std::uint32_t>(spare), next_id_, restarts_};
+}
+
+std::optional<std::uint64_t> Coordinator::worker_at(Link link) const {
+  for (const auto& [id, worker] : workers_)
+    if (worker.link == link) return id;
+  return std::nullopt;
+}
+
+void Coordinator::send(Link link, wire::Message message) {
+  if (link) outbox_.push_back({link, std::move(message)});
+}
+
+void Coordinator::send_to(std::uint64_t id, wire::Message message) {
+  if (auto at = workers_.find(id); at != workers_.end()) send(at->second.link, std::move(message));
+}
+
+// ---- workers come ----
 
 std::string Coordinator::objection_to(const wire::Join& join) const {
   if (join.job != options_.job) return fmt::format("this is job '{}', not '{}'", options_.job, join.job);
-  if (join.id >= seats_.size())
-    return fmt::format("worker {} is not expected: the job has {} workers", join.id, seats_.size());
-  if (seats_[join.id].taken || running_) return fmt::format("worker {} has joined already", join.id);
-  for (const auto& seat : seats_) {
-    if (!seat.taken) continue;
-    if (seat.join.build != join.build)
-      return fmt::format("worker {} was built as '{}', worker {} as '{}'", join.id, join.build, seat.join.id,
-                         seat.join.build);
-    if (seat.join.cpu_level != join.cpu_level)
-      return fmt::format("worker {} runs at CPU level {}, worker {} at {}: their sums would differ", join.id,
-                         join.cpu_level, seat.join.id, seat.join.cpu_level);
+  if (!hopeless_.empty()) return hopeless_;
+  if (auto at = workers_.find(join.id); at != workers_.end()) {
+    const auto& known = at->second;
+    if (known.ended) return fmt::format("worker {} has ended; its number is not used again", join.id);
+    if (known.link && known.self.pid != join.pid) return fmt::format("worker {} has joined already", join.id);
   }
+  if (model_ && model_->build != join.build)
+    return fmt::format("worker {} was built as '{}', worker {} as '{}'", join.id, join.build, model_->id,
+                       model_->build);
+  if (model_ && model_->cpu_level != join.cpu_level)
+    return fmt::format("worker {} runs at CPU level {}, worker {} at {}: their sums would differ", join.id,
+                       join.cpu_level, model_->id, model_->cpu_level);
+  return objection_to(join.id, join.layout);
+}
+
+std::string Coordinator::objection_to(std::uint64_t id, const std::string& layout) const {
+  if (layout_.empty() || layout.empty() || layout == layout_) return {};
+  auto part = [](const std::string& text) { return text.substr(0, wire::kMaxText / 3); };
+  return fmt::format("worker {} shares other state than worker {}: {}; not {}", id, layout_of_, part(layout),
+                     part(layout_));
+}
+
+Letters Coordinator::on_join(Link link, const wire::Join& join) {
+  auto reason = objection_to(join);
+  if (!reason.empty()) {
+    send(link, wire::Refusal{reason});
+    return act();
+  }
+  take_up(join, link);
+  auto term = term_;
+  if (auto view = view_from(join.view); view.ok()) learn(view.value());
+  if (!formed()) return act();
+  send(link, notice_of(view_));
+  if (in_view(join.id) && !leading_ && term == term_) send(link, wire::Claim{term_, 0});
+  if (plan_ && (in_view(join.id) || is_planned(join.id))) send(link, *plan_);
+  return act();
+}
+
+void Coordinator::take_up(const wire::Join& join, Link link) {
+  if (!model_) model_ = join;
+  auto& worker = workers_[join.id];
+  worker.link = link;
+  worker.self = {join.id, join.pid, join.address};
+  worker.joined = true;
+  worker.told = false;
+  // Whoever is in no view and knows its layout has begun its loop, and waits.
+  worker.ready = join.view.epoch == 0 && !join.layout.empty();
+  worker.layout = join.layout;
+  if (layout_.empty() && join.view.epoch > 0 && !join.layout.empty()) {
+    layout_ = join.layout;
+    layout_of_ = join.id;
+  }
+  next_id_ = std::max(next_id_, join.id + 1);
+}
+
+std::uint32_t Coordinator::needed_to_form() const {
+  return std::min(options_.start ? options_.start : options_.wanted, wanted_);
+}
+
+void Coordinator::form_first_view() {
+  if (formed() || !hopeless_.empty()) return;
+  View first;
+  first.term = first.epoch = first.planned = 1;
+  first.seed = options_.seed;
+  for (const auto& [id, worker] : workers_)
+    if (is_there(worker)) first.members.push_back(worker.self);
+  if (first.members.size() < needed_to_form()) return;
+  term_ = 1;
+  leading_ = true;
+  learn(first);
+  for (const auto& member : first.members) send_to(member.id, notice_of(view_));
+}
+
+void Coordinator::on(Link link, const wire::Ready& ready) {
+  auto id = worker_at(link);
+  if (!id) return;
+  if (auto reason = objection_to(*id, ready.layout); !reason.empty()) return send(link, wire::Refusal{reason});
+  workers_[*id].layout = ready.layout;
+  workers_[*id].ready = true;
+}
+
+// ---- views ----
+
+void Coordinator::learn(const View& view) {
+  if (std::tuple(view.epoch, view.term) <= std::tuple(view_.epoch, view_.term)) return;
+  for (const auto& member : view.members) {
+    auto& worker = workers_[member.id];
+    worker.self = member;
+    worker.served = true;
+    if (!in_view(member.id)) worker.ready = false;  // what it said before it was taken in
+    if (layout_.empty() && !worker.layout.empty()) {
+      layout_ = worker.layout;
+      layout_of_ = member.id;
+    }
+    next_id_ = std::max(next_id_, member.id + 1);
+  }
+  view_ = view;
+  plan_.reset();
+  agent_told_over_ = false;
+  if (view_.term > term_ || !leading_) claim_above(view_.term);
+}
+
+void Coordinator::claim_above(std::uint64_t term) {
+  term_ = std::max(term, term_) + 1;
+  leading_ = false;
+  promised_.clear();
+  plan_.reset();
+  for (const auto& member : view_.members) send_to(member.id, wire::Claim{term_, 0});
+}
+
+bool Coordinator::promised_by_enough() const {
+  std::size_t votes = 0;
+  auto lowest = UINT64_MAX;
+  for (const auto& member : view_.members) {
+    votes += promised_.contains(member.id);
+    lowest = std::min(lowest, member.id);
+  }
+  auto all = view_.members.size();
+  return votes * 2 > all || (votes * 2 == all && promised_.contains(lowest));
+}
+
+void Coordinator::on(Link link, const wire::Adopted& adopted) {
+  auto id = worker_at(link);
+  auto view = view_from(adopted.view);
+  if (!id || !view.ok() || view.value().rank_of(*id) < 0) return;
+  learn(view.value());
+  if (plan_ && view.value().hash() == plan_->base) send(link, *plan_);  // it may have come too early
+}
+
+void Coordinator::on(Link link, const wire::Promise& promise) {
+  auto id = worker_at(link);
+  if (!id) return;
+  if (auto view = view_from(promise.view); view.ok()) learn(view.value());
+  if (promise.term != term_) return;
+  promised_.insert(*id);
+  leading_ = leading_ || promised_by_enough();
+}
+
+void Coordinator::on(Link link, const wire::Decline& decline) {
+  if (!worker_at(link)) return;
+  if (auto view = view_from(decline.view); view.ok()) learn(view.value());
+  if (decline.term >= term_ && formed()) claim_above(decline.term);
+}
+
+// ---- plans ----
+
+/// No member is about to be missed: then a recovery will change the view, and a plan would only be in the way.
+bool Coordinator::steady() const {
+  return std::none_of(view_.members.begin(), view_.members.end(), [&](const auto& member) {
+    const auto& worker = workers_.at(member.id);
+    return worker.ended || worker.goodbye;
+  });
+}
+
+/// Workers outside of the view that can be taken in: those who have been in it before come first.
+std::vector<std::uint64_t> Coordinator::waiting() const {
+  std::vector<std::uint64_t> ids;
+  for (bool served : {true, false})
+    for (const auto& [id, worker] : workers_)
+      if (worker.served == served && worker.link && worker.ready && !worker.ended && !worker.goodbye && !in_view(id))
+        ids.push_back(id);
+  return ids;
+}
+
+std::vector<wire::Member> Coordinator::target() const {
+  auto members = view_.members;
+  if (members.size() > wanted_) members.resize(wanted_);
+  for (auto id : waiting()) {
+    if (members.size() >= wanted_) break;
+    members.push_back(workers_.at(id).self);
+  }
+  return members;
+}
+
+bool Coordinator::is_planned(std::uint64_t id) const {
+  return plan_ && std::ranges::any_of(plan_->view.members, [&](const auto& member) { return member.id == id; });
+}
+
+void Coordinator::plan() {
+  if (!leading_ || over() || !steady()) return;
+  auto members = target();
+  // A plan that is out is taken back by another one, if only by one that changes nothing.
+  if (plan_ ? members == plan_->view.members : members == view_.members) return;
+  auto next = view_;
+  next.term = term_;
+  next.planned = ++next.epoch;
+  next.members = members;
+  plan_ = wire::Plan{term_, view_.hash(), notice_of(next)};
+  for (const auto& member : view_.members) send_to(member.id, *plan_);
+  for (const auto& member : members)
+    if (!in_view(member.id)) send_to(member.id, *plan_);
+}
+
+std::string Coordinator::objection_to(const wire::Resize& resize) const {
+  auto n = resize.workers;
+  if (over()) return fmt::format("job '{}' is over", options_.job);
+  if (n == 0) return fmt::format("job '{}' needs at least one worker ('pliant stop' ends it)", options_.job);
+  if (n < options_.least) return fmt::format("job '{}' has at least {} workers (--min)", options_.job, options_.least);
+  if (n > options_.most) return fmt::format("job '{}' has at most {} workers (--max)", options_.job, options_.most);
   return {};
 }
 
-std::vector<Outgoing> Coordinator::on_join(Link link, const wire::Join& join) {
-  if (auto reason = objection_to(join); !reason.empty()) return {{link, wire::Refusal{reason}}};
-  seats_[join.id] = Seat{true, link, join};
-  if (!missing().empty()) return {};
-
-  running_ = true;
-  view_ = View{1, 1, options_.seed, 1, {}};
-  for (const auto& seat : seats_) view_.members.push_back({seat.join.id, seat.join.pid, seat.join.address});
-  std::vector<Outgoing> out;
-  for (const auto& seat : seats_) out.push_back({seat.link, notice_of(view_)});
-  return out;
+std::string Coordinator::answer_to(const wire::Resize& resize) const {
+  auto there = workers_.size() - static_cast<std::size_t>(std::count_if(
+                                     workers_.begin(), workers_.end(), [](auto& entry) { return entry.second.ended; }));
+  auto text = fmt::format("job '{}' will have {} worker{}; it has {} now", options_.job, resize.workers,
+                          resize.workers == 1 ? "" : "s", view_.size());
+  if (!agent_ && there < resize.workers)
+    text += fmt::format(", and nobody starts more ('pliant run --attach {}' does)", options_.job);
+  return text;
 }
 
-void Coordinator::on_closed(Link link) {
-  if (running_) return;
-  for (auto& seat : seats_)
-    if (seat.taken && seat.link == link) seat = Seat{};
+void Coordinator::on(Link link, const wire::Resize& resize) {
+  if (auto reason = objection_to(resize); !reason.empty()) return send(link, wire::Answer{0, reason});
+  wanted_ = resize.workers;
+  restarts_ = std::max(restarts_, 0);  // whoever asks for so many means it
+  send(link, wire::Answer{1, answer_to(resize)});
 }
 
-std::vector<std::uint64_t> Coordinator::missing() const {
-  std::vector<std::uint64_t> ids;
-  for (std::size_t id = 0; id < seats_.size(); ++id)
-    if (!seats_[id].taken) ids.push_back(id);
-  return ids;
+// ---- after every event ----
+
+Letters Coordinator::on_message(Link link, const wire::Message& message) {
+  std::visit([&](const auto& kind) { on(link, kind); }, message);
+  return act();
+}
+
+Letters Coordinator::act() {
+  form_first_view();
+  lower_wanted();
+  tell_over();
+  plan();
+  tell_agent();
+  start_workers();
+  return std::exchange(outbox_, {});
 }
 
 }  // namespace pliant::membership

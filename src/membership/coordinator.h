@@ -1,16 +1,48 @@
-// The coordinator's side of a job's start: gathers the workers of a fixed membership and gives all of them the view.
+// The coordinator: makes a job's first view, and plans the next ones so that the job has as many workers as are wanted.
+// What it plans comes true only if all members agree; what members lose they settle among themselves and report here.
+// Nothing depends on it: without a coordinator a job goes on as it is, and the next one learns the job from its
+// workers.
 //
-// A state machine over injected input: it owns no socket and no clock. Each event returns what to send to whom.
+// A state machine over injected events: it owns no socket, no clock and no file. Each event returns what to send to
+// whom; what a successor must know is in memory(), to be kept *before* anything is sent.
 //
-//   state      event                 to         action
-//   gathering  join of a new worker  gathering  remember it; refuse it if it does not fit the job
-//   gathering  the last one joins    running    send the view to all
-//   any        join, not expected    same       refuse, with the reason
+//   state      event                                     to         action
+//   gathering  a worker joins                            gathering  remember it, or refuse it with the reason
+//   gathering  `start` workers are there                 leading    first view: term 1, epoch 1, by id; send it to all
+//   gathering  so many ended that it cannot form         hopeless   refuse those who wait, and those who come
+//   gathering  somebody reports a view, or there is one  claiming   claim a term above it from its members
+//              in the memory of a predecessor
+//   claiming   enough members promised (see below)       leading    plan
+//   any        declined                                  claiming   claim above the term that was promised
+//   any        a newer view is reported                  same       it is the view now, and the plan is void
+//   any        ... of a term above ours                  claiming   claim above it
+//   leading    the view is not what is wanted            leading    send a plan to all members and to who is new in it
+//   leading    a member joins or reports the plan's base leading    send it the plan (again)
+//   any        all members of the view said goodbye or   over       tell all outside of the view; nobody is started
+//              have ended
+//   over       a newer view with living members          claiming   it was not over
+//
+// Enough: a strict majority of the view's members; of exactly half, the half with the lowest id.
+// Newest: by epoch, then by term.
+//
+//   a worker of a job with a view            what it costs
+//   ended without ever having been a member  a restart
+//   ended badly as a member                  a restart
+//   left: said goodbye, or ended well, and   one worker less is wanted, but not less than `least`
+//   a view without it is reported
+//
+// Workers are started while fewer than wanted are there or on their way; every missing restart stands for one that is
+// not replaced. Members count until a view without them is reported. Ids are never used twice.
+//
+// An agent says AgentHello twice: first of all, and again when it has named the workers it already has (Started).
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
+#include <set>
 #include <string>
-#include <variant>
+#include <tuple>
 #include <vector>
 
 #include "membership/view.h"
@@ -20,43 +52,135 @@ namespace pliant::membership {
 
 struct CoordinatorOptions {
   std::string job;
-  int workers = 1;  ///< ids 0 … workers-1 are expected
   std::uint64_t seed = 0;
+  std::uint32_t wanted = 1;
+  std::uint32_t start = 0;  ///< so many make the first view; 0: as many as are wanted
+  std::uint32_t least = 1;  ///< resizing stops there
+  std::uint32_t most = wire::kMaxMembers;
+  int restarts = 10;  ///< replacements for workers that fail
 };
 
-/// Whoever a message goes to: the connection's number, as the caller counts them.
+/// What one coordinator leaves to the next.
+struct Memory {
+  View view;  ///< without members: none was ever made
+  std::uint32_t wanted = 1;
+  std::uint32_t spare = 0;  ///< workers that wait to be taken in; for onlookers
+  std::uint64_t next_id = 0;
+  int restarts = 0;  ///< left; below zero: so many are not replaced
+  bool operator==(const Memory& other) const;
+};
+
+/// Whoever a message goes to: the connection's number, as the caller counts them, from 1.
 using Link = std::uint64_t;
 struct Outgoing {
   Link to = 0;
-  std::variant<wire::ViewNotice, wire::Refusal> message;
+  wire::Message message;  ///< after a Refusal the connection is of no use
 };
+using Letters = std::vector<Outgoing>;
 
 class Coordinator {
  public:
-  explicit Coordinator(CoordinatorOptions options);
+  explicit Coordinator(CoordinatorOptions options, const std::optional<Memory>& memory = {});
 
-  /// A worker asks to join over `link`.
-  std::vector<Outgoing> on_join(Link link, const wire::Join& join);
-  /// The connection ended before the view was out: the worker may come again (or never).
-  void on_closed(Link link);
+  Letters on_join(Link link, const wire::Join& join);
+  /// Anything else; what makes no sense from that link is ignored.
+  Letters on_message(Link link, const wire::Message& message);
+  /// The connection has ended. Whoever was behind it may come again.
+  Letters on_closed(Link link);
+  /// The kernel says that a worker's process is gone.
+  Letters on_gone(std::uint64_t id);
 
-  bool running() const { return running_; }
-  /// Ids that have not joined yet.
-  std::vector<std::uint64_t> missing() const;
+  bool formed() const { return view_.size() > 0; }
+  /// Every member of the view is done or dead.
+  bool over() const;
   const View& view() const { return view_; }
+  Memory memory() const;
 
  private:
-  struct Seat {
-    bool taken = false;
-    Link link = 0;
-    wire::Join join;
+  struct Worker {
+    Link link = 0;  // 0: not connected
+    wire::Member self;
+    std::string layout;
+    bool named = false;    // by the agent that is there now
+    bool joined = false;   // at least once
+    bool ready = false;    // to be taken in
+    bool served = false;   // was a member
+    bool goodbye = false;  // said so
+    bool ended = false;
+    bool counted = false;  // its end has had its consequences
+    bool left = false;     // it ended in good order, and wanted is still to be lowered
+    bool told = false;     // that the job is over
   };
-  std::string objection_to(const wire::Join& join) const;
 
-  CoordinatorOptions options_;
-  std::vector<Seat> seats_;
-  bool running_ = false;
+  // Events, by message.
+  template <class T>
+  void on(Link, const T&) {}
+  void on(Link link, const wire::Ready& ready);
+  void on(Link link, const wire::Adopted& adopted);
+  void on(Link link, const wire::Promise& promise);
+  void on(Link link, const wire::Decline& decline);
+  void on(Link link, const wire::Bye& bye);
+  void on(Link link, const wire::Progress& progress);
+  void on(Link link, const wire::Complaint& complaint);
+  void on(Link link, const wire::Resize& resize);
+  void on(Link link, const wire::AgentHello& hello);
+  void on(Link link, const wire::Started& started);
+  void on(Link link, const wire::Ended& ended);
+
+  std::string objection_to(const wire::Join& join) const;
+  std::string objection_to(std::uint64_t id, const std::string& layout) const;
+  std::string objection_to(const wire::Resize& resize) const;
+  void take_up(const wire::Join& join, Link link);
+
+  // What follows from the state, after every event.
+  Letters act();
+  void form_first_view();
+  void learn(const View& view);
+  void claim_above(std::uint64_t term);
+  void plan();
+  void start_workers();
+  void tell_over();
+  void tell_agent();
+  void lower_wanted();
+
+  static bool is_there(const Worker& worker) { return worker.link && !worker.ended; }
+  void count(Worker& worker, bool good);
+  bool in_view(std::uint64_t id) const { return view_.rank_of(id) >= 0; }
+  bool is_planned(std::uint64_t id) const;
+  bool promised_by_enough() const;
+  bool steady() const;
+  std::vector<wire::Member> target() const;
+  std::vector<std::uint64_t> waiting() const;
+  std::uint32_t needed_to_form() const;
+  std::optional<std::uint64_t> worker_at(Link link) const;
+  std::string answer_to(const wire::Resize& resize) const;
+  void send(Link link, wire::Message message);
+  void send_to(std::uint64_t id, wire::Message message);
+
+  const CoordinatorOptions options_;
+  Letters outbox_;  // of the event in progress
+
+  // The job.
   View view_;
+  std::uint32_t wanted_;
+  int restarts_;
+  std::uint64_t next_id_ = 0;
+  std::map<std::uint64_t, Worker> workers_;  // by id; all that were ever heard of
+  std::optional<wire::Join> model_;          // the first to join: the others must be built alike
+  std::string layout_;                       // of the members' shared state; empty: not known
+  std::uint64_t layout_of_ = 0;              // who said so
+  std::string hopeless_;                     // why there will be no first view
+
+  // This coordinator's part in it.
+  std::uint64_t term_ = 0;
+  bool leading_ = false;
+  std::set<std::uint64_t> promised_;
+  std::optional<wire::Plan> plan_;
+
+  Link agent_ = 0;
+  bool agent_complete_ = false;  // it has named all its workers
+  bool agent_told_over_ = false;
+  std::optional<std::tuple<std::uint64_t, std::uint32_t, std::uint32_t>> agent_knows_;  // view, wanted, spare
 };
 
 }  // namespace pliant::membership

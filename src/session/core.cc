@@ -267,8 +267,7 @@ StepRecord Core::record_of_step() const {
   record.lr = rate_;
   record.lineage = lineage_;
   for (auto slot : slots_)
-    if (ledger_)
-      record.samples.push_back({turn_.view.members[slot].id, ranges_of(static_cast<int>(slot))});
+    if (ledger_) record.samples.push_back({turn_.view.members[slot].id, ranges_of(static_cast<int>(slot))});
   return record;
 }
 
@@ -293,7 +292,8 @@ Position Core::position() const {
 void Core::resume(const std::string& dir) {
   auto checkpoint = newest_checkpoint(dir).or_throw();
   std::vector<StateItem> like;
-  for (const auto& [name, tensor] : checkpoint.tensors) like.push_back({name, tensor.dtype, nullptr, 0, Role::other, nullptr, tensor.shape});
+  for (const auto& [name, tensor] : checkpoint.tensors)
+    like.push_back({name, tensor.dtype, nullptr, 0, Role::other, nullptr, tensor.shape});
   replicas_.bring_into_being(like);
   restore(checkpoint, replicas_.items()).or_throw();
   const auto& then = checkpoint.position;

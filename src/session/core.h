@@ -7,9 +7,9 @@
 //   commit         the ledger moves on, the digest of a stripe of state is taken, the next step begins
 // An adapter closes the step itself (DistributedOptimizer::step); otherwise the loop does so at the turn's end.
 //
-// When a worker is lost, every wait in the view ends. Those who are left agree on the next view (Roster), and each finds
-// out, from memory that nobody writes any more, which reductions were complete: all find the same. If the step was
-// complete, it is committed as it is, and the next one begins in the new view. If not, the view is entered at once
+// When a worker is lost, every wait in the view ends. Those who are left agree on the next view (Roster), and each
+// finds out, from memory that nobody writes any more, which reductions were complete: all find the same. If the step
+// was complete, it is committed as it is, and the next one begins in the new view. If not, the view is entered at once
 // and what is missing is reduced again from what each has: no forward or backward pass is run twice.
 #pragma once
 
@@ -165,7 +165,7 @@ class Core final : public Reducer {
   /// Whose samples are dealt out in the next step: decided by the step before, so that it is the same for all, however
   /// early or late they hear of a loss.
   membership::View dealt_to_;
-  bool blank_ = true;      // has no state of the job's yet
+  bool blank_ = true;  // has no state of the job's yet
   bool departed_ = false;
   std::optional<membership::View> following_;  // decided by the last summary
   bool all_leave_ = false;
@@ -203,7 +203,7 @@ class Core final : public Reducer {
   std::uint64_t skipped_ = 0;
   std::uint64_t samples_seen_ = 0;  // by the whole job
   std::uint64_t lineage_ = 0;
-  double samples_per_second_ = 0;   // smoothed
+  double samples_per_second_ = 0;  // smoothed
   std::vector<std::weak_ptr<std::function<void()>>> at_step_, at_view_;
 };
 

@@ -51,7 +51,8 @@ Core::~Core() {
 Result<std::unique_ptr<Core>> Core::form(const std::string& job, const View& view, int rank, Fd listener) {
   auto self = view.members[static_cast<std::size_t>(rank)];
   std::unique_ptr<Roster> roster;
-  if (view.size() > 1) roster = std::make_unique<Roster>(RosterOptions{job, self, std::move(listener), view, "", 0, ""});
+  if (view.size() > 1)
+    roster = std::make_unique<Roster>(RosterOptions{job, self, std::move(listener), view, "", 0, ""});
   std::unique_ptr<Core> core(new Core(self.id, view.seed, std::move(roster)));
   PLIANT_TRY(core->try_enter(view, core->group_));
   core->view_ = core->dealt_to_ = view;
@@ -235,9 +236,9 @@ Status Core::settle_in(collective::Group& group) {
     if (!arrival.ok()) return arrival.error();
     reports.push_back(arrival.value().report);
     if (reports.back().layout != reports.front().layout)
-      return Error{Code::mismatch, fmt::format("workers share different state: rank {} has {}, rank 0 has {}", rank,
-                                               arrival.value().words,
-                                               decode_arrival(rows.value()[0]).or_throw().words)};
+      return Error{Code::mismatch,
+                   fmt::format("workers share different state: rank {} has {}, rank 0 has {}", rank,
+                               arrival.value().words, decode_arrival(rows.value()[0]).or_throw().words)};
   }
   auto verdict = membership::settle(reports);
   if (!verdict.contradiction.empty()) return Error{Code::mismatch, verdict.contradiction};
@@ -375,7 +376,8 @@ Status Core::transfer(collective::Group& group, const Verdict& verdict) {
   bool giving = group.rank() == verdict.state_from;
   std::string luggage;
   if (giving)
-    luggage = encode(Luggage{step_, samples_seen_, skipped_, lineage_, seed_, plan_, options_, dealt_to_, ledger_, replicas_.items()});
+    luggage = encode(Luggage{step_, samples_seen_, skipped_, lineage_, seed_, plan_, options_, dealt_to_, ledger_,
+                             replicas_.items()});
   auto sizes = group.exchange(std::to_string(luggage.size()));
   if (!sizes.ok()) return sizes.error();
   luggage.resize(std::strtoull(sizes.value()[static_cast<std::size_t>(verdict.state_from)].c_str(), nullptr, 10));
@@ -413,11 +415,10 @@ Status Core::unpack(const std::string& bytes) {
   auto unpacked = decode_luggage(bytes);
   if (!unpacked.ok()) return unpacked.error();
   auto& luggage = unpacked.value();
-  if (luggage.ledger.has_value() != ledger_.has_value() ||
-      (ledger_ && ledger_->samples() != luggage.ledger->samples()))
-    return Error{Code::mismatch, fmt::format("the job's data set has {} samples, this worker's has {}",
-                                             luggage.ledger ? luggage.ledger->samples() : 0,
-                                             ledger_ ? ledger_->samples() : 0)};
+  if (luggage.ledger.has_value() != ledger_.has_value() || (ledger_ && ledger_->samples() != luggage.ledger->samples()))
+    return Error{Code::mismatch,
+                 fmt::format("the job's data set has {} samples, this worker's has {}",
+                             luggage.ledger ? luggage.ledger->samples() : 0, ledger_ ? ledger_->samples() : 0)};
   PLIANT_TRY(replicas_.prepare(luggage.items));
   step_ = luggage.step;
   samples_seen_ = luggage.samples;

@@ -65,8 +65,7 @@ Result<StateItem> get_item(ByteReader& in) {
   auto role = in.get<std::uint8_t>();
   item.count = in.get<std::uint64_t>();
   auto dimensions = in.get<std::uint32_t>();
-  if (!in.ok() || dtype >= kDtypes || role > static_cast<std::uint8_t>(Role::other) ||
-      dimensions > kMostDimensions)
+  if (!in.ok() || dtype >= kDtypes || role > static_cast<std::uint8_t>(Role::other) || dimensions > kMostDimensions)
     return Error{Code::protocol, "a malformed item of state"};
   item.dtype = static_cast<Dtype>(dtype);
   item.role = static_cast<Role>(role);
@@ -118,8 +117,9 @@ Result<Luggage> decode_luggage(std::string_view bytes) {
   auto turn = get_view(in);
   if (!turn.ok()) return turn.error();
   luggage.turn = std::move(turn).value();
-  for (auto* word : {&luggage.step, &luggage.samples, &luggage.skipped, &luggage.lineage, &luggage.seed, &luggage.batch.local,
-                     &luggage.batch.global, &luggage.batch.limit, &luggage.steps.epochs, &luggage.steps.steps})
+  for (auto* word :
+       {&luggage.step, &luggage.samples, &luggage.skipped, &luggage.lineage, &luggage.seed, &luggage.batch.local,
+        &luggage.batch.global, &luggage.batch.limit, &luggage.steps.epochs, &luggage.steps.steps})
     *word = in.get<std::uint64_t>();
   if (in.get<std::uint8_t>()) {
     auto ledger = get_ledger(in);

@@ -25,7 +25,8 @@ std::optional<std::uint64_t> number_in(std::string_view text) {
 }  // namespace
 
 Status parse_every(const std::string& text, JournalOptions& options) {
-  auto wrong = Error{Code::invalid, fmt::format("'{}' is neither a number of steps nor a time like 30s, 5m or 1h", text)};
+  auto wrong =
+      Error{Code::invalid, fmt::format("'{}' is neither a number of steps nor a time like 30s, 5m or 1h", text)};
   if (text.empty()) return wrong;
   std::uint64_t unit = text.back() == 's' ? 1 : text.back() == 'm' ? 60 : text.back() == 'h' ? 3600 : 0;
   auto value = number_in(std::string_view(text).substr(0, text.size() - (unit ? 1 : 0)));
@@ -64,7 +65,8 @@ Result<std::uint64_t> begin_lineage(const std::string& dir, std::uint64_t after)
   return lineage;
 }
 
-Journal::Journal(JournalOptions options, std::uint64_t worker) : options_(std::move(options)), last_time_(clock_.now()) {
+Journal::Journal(JournalOptions options, std::uint64_t worker)
+    : options_(std::move(options)), last_time_(clock_.now()) {
   if (options_.record_dir.empty()) return;
   recorder_ = Recorder::open(options_.record_dir, fmt::format("worker-{}", worker)).or_throw();
 }

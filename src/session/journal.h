@@ -1,5 +1,5 @@
-// What a worker writes down: a record of every stable step, and the job's checkpoints. Where to, `pliant run` says in the
-// environment:
+// What a worker writes down: a record of every stable step, and the job's checkpoints. Where to, `pliant run` says in
+// the environment:
 //   PLIANT_RECORD             a folder for records
 //   PLIANT_CHECKPOINT         a folder for checkpoints
 //   PLIANT_CHECKPOINT_EVERY   "500" steps, or "30s" (default: 60s)

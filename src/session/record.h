@@ -71,10 +71,10 @@ struct Verification {
   bool ok = false;
   std::uint64_t steps = 0, epochs = 0, samples = 0, workers = 0, views = 0, lineages = 0, torn_lines = 0;
   // `epochs` are complete ones; `samples` are all positions used, in every epoch, by steps that count.
-  std::vector<Change> changes;      ///< at most 10,000
+  std::vector<Change> changes;       ///< at most 10,000
   std::string changes_text() const;  ///< a table for people
-  std::vector<std::string> faults;  ///< one line each: what, where; at most 100, then a count
-  std::string text() const;         ///< a few lines for people
+  std::vector<std::string> faults;   ///< one line each: what, where; at most 100, then a count
+  std::string text() const;          ///< a few lines for people
 };
 /// Reads every *.jsonl in `dir`. Per lineage it proves: steps are gapless; all workers that recorded a step recorded
 /// the same digest, view, samples and batch for it; in every epoch that was finished each sample was used exactly once,

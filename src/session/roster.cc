@@ -66,8 +66,15 @@ Roster::~Roster() {
 wire::Join Roster::introduction() const {
   std::lock_guard lock(mutex_);
   const auto& self = options_.self;
-  return {options_.job,   self.id, self.pid, self.address, options_.cpu_level,
-          options_.build, layout_, membership::notice_of(outside_ ? View{} : member_->view()), step_};
+  return {options_.job,
+          self.id,
+          self.pid,
+          self.address,
+          options_.cpu_level,
+          options_.build,
+          layout_,
+          membership::notice_of(outside_ ? View{} : member_->view()),
+          step_};
 }
 
 // ---- on the mesh's thread ----

@@ -83,8 +83,8 @@ class Roster {
   void on_lost(const collective::PeerLoss& loss);
   void on_tick();
   void on_coordinator(const wire::Message& message);
-  void apply(const membership::Decision& decision);  // guarded by mutex_
-  void on_first_view(const wire::ViewNotice& notice);         // guarded by mutex_
+  void apply(const membership::Decision& decision);    // guarded by mutex_
+  void on_first_view(const wire::ViewNotice& notice);  // guarded by mutex_
   void meet(const std::vector<wire::Member>& members);
   wire::Join introduction() const;
 
@@ -95,18 +95,18 @@ class Roster {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   std::optional<membership::Member> member_;  // guarded by mutex_; a new one when this worker comes back
-  std::optional<membership::View> next_;     // guarded by mutex_
-  std::optional<membership::View> first_;    // guarded by mutex_; the coordinator's first word
-  Status failure_;                           // guarded by mutex_; why there will be no view
-  bool over_ = false;                        // guarded by mutex_
-  bool outside_ = true;                      // guarded by mutex_; in no view
-  std::set<std::uint64_t> departed_;         // guarded by mutex_
-  std::string layout_;                       // guarded by mutex_
-  std::uint64_t step_ = 0;                   // guarded by mutex_
-  collective::Group* group_ = nullptr;       // guarded by mutex_
+  std::optional<membership::View> next_;      // guarded by mutex_
+  std::optional<membership::View> first_;     // guarded by mutex_; the coordinator's first word
+  Status failure_;                            // guarded by mutex_; why there will be no view
+  bool over_ = false;                         // guarded by mutex_
+  bool outside_ = true;                       // guarded by mutex_; in no view
+  std::set<std::uint64_t> departed_;          // guarded by mutex_
+  std::string layout_;                        // guarded by mutex_
+  std::uint64_t step_ = 0;                    // guarded by mutex_
+  collective::Group* group_ = nullptr;        // guarded by mutex_
 
-  std::unique_ptr<CoordinatorLink> link_;    // used on the mesh's thread
-  std::unique_ptr<collective::Mesh> mesh_;   // last: its thread uses everything above
+  std::unique_ptr<CoordinatorLink> link_;   // used on the mesh's thread
+  std::unique_ptr<collective::Mesh> mesh_;  // last: its thread uses everything above
 };
 
 }  // namespace pliant::session

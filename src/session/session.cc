@@ -112,14 +112,13 @@ Reduction<T> Session::reduce(const std::string& name, Region& region, Op op, std
   Reduction<T> reduction;
   reduction.core_ = core_.get();
   reduction.count_ = count ? count : all - std::min(first, all);
-  reduction.ticket_ =
-      core_->submit({.name = name,
-                     .dtype = kDtypeOf<T>,
-                     .op = op,
-                     .count = reduction.count_,
-                     .area = region.area_,
-                     .offset = first * sizeof(T),
-                     .weight = weight.value_or(op == Op::weighted_mean ? core_->contribution() : 1)});
+  reduction.ticket_ = core_->submit({.name = name,
+                                     .dtype = kDtypeOf<T>,
+                                     .op = op,
+                                     .count = reduction.count_,
+                                     .area = region.area_,
+                                     .offset = first * sizeof(T),
+                                     .weight = weight.value_or(op == Op::weighted_mean ? core_->contribution() : 1)});
   return reduction;
 }
 
@@ -129,14 +128,13 @@ Reduction<T> Session::reduce(const std::string& name, std::span<T> values, Op op
   reduction.core_ = core_.get();
   reduction.count_ = values.size();
   reduction.plain_ = values.data();
-  reduction.ticket_ =
-      core_->submit({.name = name,
-                     .dtype = kDtypeOf<T>,
-                     .op = op,
-                     .count = values.size(),
-                     .in = values.data(),
-                     .out = values.data(),
-                     .weight = weight.value_or(op == Op::weighted_mean ? core_->contribution() : 1)});
+  reduction.ticket_ = core_->submit({.name = name,
+                                     .dtype = kDtypeOf<T>,
+                                     .op = op,
+                                     .count = values.size(),
+                                     .in = values.data(),
+                                     .out = values.data(),
+                                     .weight = weight.value_or(op == Op::weighted_mean ? core_->contribution() : 1)});
   return reduction;
 }
 

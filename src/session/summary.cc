@@ -12,8 +12,8 @@ namespace pliant::session {
 
 std::string encode(const SummaryRow& row) {
   ByteWriter out;
-  for (auto word : {row.step, row.view_hash, row.plan_hash, row.leaves, row.delivered, row.samples,
-                    row.state_digest, row.state_stripe, row.skipped})
+  for (auto word : {row.step, row.view_hash, row.plan_hash, row.leaves, row.delivered, row.samples, row.state_digest,
+                    row.state_stripe, row.skipped})
     out.put(word);
   out.put(row.step_seconds);
   out.put(static_cast<std::uint32_t>(row.slots.size()));

@@ -25,14 +25,14 @@ struct LogEntry {
 struct SummaryRow {
   std::uint64_t step = 0;
   std::uint64_t view_hash = 0;
-  std::uint64_t plan_hash = 0;      ///< of the newest plan that this member holds; 0: none
-  std::uint64_t leaves = 0;         ///< 1: it wants to leave after this step
-  std::uint64_t delivered = 0;      ///< 1: results of this step with everybody's samples were used already
-  std::uint64_t samples = 0;        ///< contributed to this step
-  std::uint64_t state_digest = 0;   ///< of the stripe of state that is due, after the previous step
+  std::uint64_t plan_hash = 0;     ///< of the newest plan that this member holds; 0: none
+  std::uint64_t leaves = 0;        ///< 1: it wants to leave after this step
+  std::uint64_t delivered = 0;     ///< 1: results of this step with everybody's samples were used already
+  std::uint64_t samples = 0;       ///< contributed to this step
+  std::uint64_t state_digest = 0;  ///< of the stripe of state that is due, after the previous step
   std::uint64_t state_stripe = 0;
-  std::uint64_t skipped = 0;   ///< steps skipped so far because of non-finite gradients
-  double step_seconds = 0;     ///< this worker's previous step
+  std::uint64_t skipped = 0;  ///< steps skipped so far because of non-finite gradients
+  double step_seconds = 0;    ///< this worker's previous step
   /// Whose samples these are, by rank when the step began: its own, and those of the dead that it speaks for.
   std::vector<std::uint64_t> slots;
   std::vector<LogEntry> logs;  ///< of the previous step
@@ -44,8 +44,8 @@ Result<SummaryRow> decode_summary(std::string_view bytes);
 /// What all rows say together.
 struct Summary {
   std::uint64_t samples = 0;
-  std::vector<std::uint64_t> slots;  ///< whose samples count, ascending
-  bool delivered = false;            ///< then everybody's do
+  std::vector<std::uint64_t> slots;           ///< whose samples count, ascending
+  bool delivered = false;                     ///< then everybody's do
   std::vector<membership::Outlook> outlooks;  ///< by rank
   std::map<std::string, double> averages;
 };

@@ -127,7 +127,7 @@ class ChangeLog {
   std::map<std::uint64_t, double> last_;  // by worker: when it recorded the step before
   std::uint64_t view_ = 0;
   std::set<std::uint64_t> present_;  // who recorded a step in this view; the dead miss their last one
-  std::vector<double> gaps_;  // of the last steps without a change, as a ring
+  std::vector<double> gaps_;         // of the last steps without a change, as a ring
   std::size_t next_ = 0;
   std::vector<Change> changes_;
 };

@@ -73,8 +73,7 @@ Buckets::Buckets(session::Core& core, std::vector<torch::Tensor> parameters, con
     if (!parameter.device().is_cpu()) throw Failure(Code::invalid, "parameters must be in host memory");
     bytes[dtype_of(parameter)] += most_slot_bytes(parameter);
   }
-  for (auto [dtype, size] : bytes)
-    areas_[dtype] = core_.area("gradients/" + std::string(name_of(dtype)), size);
+  for (auto [dtype, size] : bytes) areas_[dtype] = core_.area("gradients/" + std::string(name_of(dtype)), size);
   used_ = core_.area("gradients/used", parameters_.size());
   // Backward meets the last layer first.
   order_->numbers.resize(parameters_.size());

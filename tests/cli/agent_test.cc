@@ -64,12 +64,25 @@ TEST_F(AgentTest, WhatADeadJobLeftIsSweptSilently) {
   auto agent = start_joined("late", 1, {}, {"forever"});
   agent.signal(SIGKILL);
   agent.wait();
+  auto coordinator = coordinator_of("late");
+  kill(coordinator, SIGKILL);  // it would sweep by itself
   kill(pids_[0], SIGKILL);
-  EXPECT_TRUE(eventually([&] { return !process_runs(pids_[0]); }));
+  EXPECT_TRUE(eventually([&] { return !process_runs(pids_[0]) && !process_runs(coordinator); }));
   EXPECT_FALSE(nothing_left());
   auto again = run({"run", "-n", "1", "--name", "late", "--output", "raw", "echo", "again"});
   EXPECT_EQ(again.status, 0);
   EXPECT_EQ(again.out + again.err, "again\n");
+  EXPECT_TRUE(nothing_left());
+}
+
+TEST_F(AgentTest, ACoordinatorWithoutAgentAndWorkersSweepsByItself) {
+  auto agent = start_joined("late", 1, {}, {"forever"});
+  auto coordinator = coordinator_of("late");
+  agent.signal(SIGKILL);
+  agent.wait();
+  EXPECT_TRUE(process_runs(coordinator));
+  kill(pids_[0], SIGKILL);
+  EXPECT_TRUE(eventually([&] { return !process_runs(coordinator); }));
   EXPECT_TRUE(nothing_left());
 }
 

@@ -1,7 +1,12 @@
-// A worker that does what its arguments say, one after the other. It speaks the coordinator's protocol over net/socket,
-// as a real worker does.
+// A worker that does what its arguments say, one after the other.
 //
 //   only=K ... all     what is between is for worker K alone
+//   train=N            a real one: joins and trains N steps of 5 ms each, less if all see the file of `until`; says how
+//                      many workers there are whenever that changes, and in the end what it has learned
+//   until=FILE         see train
+//   crash=K            will exit with 7 in step K of its training
+//
+// The others speak the coordinator's protocol over net/socket, and know no peers:
 //   join               joins and waits for the view; exits with 9 if it is refused
 //   falter             asks to join and hangs up
 //   wrong=WHAT         will ask with a wrong job, id or address
@@ -15,6 +20,7 @@
 //   forever            sleeps until it is killed
 //   exit=N kill=N      ends with that code, or by that signal
 #include <fmt/format.h>
+#include <pliant/pliant.h>
 #include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -26,9 +32,12 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <variant>
+#include <vector>
 
 #include "base/fd.h"
 #include "base/system.h"
@@ -52,11 +61,14 @@ class Worker {
   void join();
   void report(int steps);
   void await(int rank) const;
+  void train(std::uint64_t steps);
 
   int id_ = std::atoi(env("PLIANT_WORKER").value_or("0").c_str());
   std::string wrong_;
   pliant::Fd socket_;
   wire::ViewNotice view_;
+  std::string until_;
+  std::optional<std::uint64_t> crash_;
 };
 
 void Worker::ask() {
@@ -98,6 +110,30 @@ void Worker::report(int steps) {
   }
 }
 
+void Worker::train(std::uint64_t steps) {
+  auto session = pliant::Session::join();
+  std::vector<float> weights(16, 1.0F);
+  session.share("weights", pliant::state_of(std::span(weights)));
+  int size = 0;
+  for (auto step : session.steps({.steps = steps})) {
+    if (session.size() != size) {
+      size = session.size();
+      fmt::print("step {}: {} of {}\n", step.index(), session.rank(), size), std::fflush(stdout);
+    }
+    if (step.index() == crash_) _exit(7);
+    std::vector<float> change(weights.size(), 0.5F);
+    session.all_reduce<float>("change", change, pliant::Op::mean);
+    float stop = !until_.empty() && std::filesystem::exists(until_) ? 1 : 0;
+    session.all_reduce<float>("stop", std::span(&stop, 1), pliant::Op::max);
+    for (std::size_t i = 0; i < weights.size(); ++i) weights[i] += change[i];
+    step.log("loss", 0.25);
+    std::this_thread::sleep_for(5ms);
+    if (stop > 0) break;
+  }
+  auto word = session.departed() ? "left" : "done";
+  fmt::print("{} with {}\n", word, weights[0]), std::fflush(stdout);
+}
+
 void Worker::await(int rank) const {
   auto pid = view_.members.at(static_cast<std::size_t>(rank)).pid;
   pliant::Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
@@ -113,11 +149,14 @@ void Worker::run(const std::string& verb, const std::string& value) {
          ask();
          socket_.reset();
        }},
+      {"train", [&] { train(std::stoull(value)); }},
+      {"until", [&] { until_ = value; }},
+      {"crash", [&] { crash_ = std::stoull(value); }},
       {"wrong", [&] { wrong_ = value; }},
       {"steps", [&] { report(std::stoi(value)); }},
       {"complain",
        [&] {
-         net::send(socket_, wire::Complaint{static_cast<std::uint32_t>(std::stoul(value)), "lost it"}).or_throw();
+         net::send(socket_, wire::Complaint{std::stoull(value), "lost it"}).or_throw();
        }},
       {"await", [&] { await(std::stoi(value)); }},
       {"wait",

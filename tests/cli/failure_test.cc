@@ -27,19 +27,19 @@ TEST_F(Failing, AllGoodIsZeroAndQuiet) {
 }
 
 TEST_F(Failing, TheExitCodeIsThatOfTheFailedWorker) {
-  auto seen = run_workers({"-n", "3"}, {"join", "only=1", "err=my last words", "exit=3", "all", "forever"});
+  auto seen = run_workers({"-n", "3"}, {"only=1", "err=my last words", "exit=3", "all", "forever"});
   EXPECT_EQ(seen.status, 3);
-  EXPECT_SAYS(seen, "rank 1 ended after");
+  EXPECT_SAYS(seen, "worker 1 ended after");
   EXPECT_SAYS(seen, "exit code 3");
-  EXPECT_SAYS(seen, "last words of rank 1 (stderr):\n    my last words\n");
+  EXPECT_SAYS(seen, "last words of worker 1 (stderr):\n    my last words\n");
 }
 
 TEST_F(Failing, ASignalIs128More) {
-  auto seen = run_workers({"-n", "2"}, {"join", "only=0", "out=only on stdout", "kill=9", "all", "forever"});
+  auto seen = run_workers({"-n", "2"}, {"only=0", "out=only on stdout", "kill=9", "all", "forever"});
   EXPECT_EQ(seen.status, 137);
-  EXPECT_SAYS(seen, "rank 0 ended after");
+  EXPECT_SAYS(seen, "worker 0 ended after");
   EXPECT_SAYS(seen, "killed by signal 9 (Killed)");
-  EXPECT_SAYS(seen, "last words of rank 0 (stdout):\n    only on stdout\n");
+  EXPECT_SAYS(seen, "last words of worker 0 (stdout):\n    only on stdout\n");
 }
 
 TEST_F(Failing, OnlyTheLastTenLinesAreRepeated) {
@@ -53,48 +53,46 @@ TEST_F(Failing, OnlyTheLastTenLinesAreRepeated) {
 TEST_F(Failing, ProgramsThatNeverJoinFailTheSameWay) {
   auto seen = run({"run", "-n", "3", "/bin/sh", "-c", "test $PLIANT_WORKER = 2 && exit 5; sleep 1000"});
   EXPECT_EQ(seen.status, 5);
-  EXPECT_SAYS(seen, "rank 2 ended after");
+  EXPECT_SAYS(seen, "worker 2 ended after");
 }
 
 TEST_F(Failing, ACrashAtTheStartDoesNotLeaveTheOthersWaiting) {
   auto seen = run_workers({"-n", "3"}, {"only=2", "err=no GPU here", "exit=6", "all", "join", "forever"});
   EXPECT_EQ(seen.status, 6);
-  EXPECT_SAYS(seen, "rank 2 ended after");
+  EXPECT_SAYS(seen, "worker 2 ended after");
   EXPECT_SAYS(seen, "no GPU here");
 }
 
 TEST_F(Failing, WhoLeavesBeforeJoiningIsNamedToThoseWhoWait) {
   auto seen = run_workers({"-n", "2"}, {"only=1", "exit=0", "all", "join", "forever"});
   EXPECT_EQ(seen.status, 9);
-  EXPECT_SAYS(seen, "refused: worker 1 ended before it joined (exit code 0)");
+  EXPECT_SAYS(seen, "refused: worker 1 ended before the job began (exit code 0)");
 }
 
 TEST_F(Failing, TheAccusedIsBlamedIfItDied) {
-  auto seen = run_workers({"-n", "4"}, {"join", "only=2", "err=out of luck", "kill=10", "all", "await=2", "complain=2",
-                                        "err=peer lost", "exit=1"});
-  EXPECT_EQ(seen.status, 138);
-  EXPECT_SAYS(seen, "rank 2 ended after");
-  EXPECT_SAYS(seen, "said of rank 2: lost it");
+  auto seen = run_workers({"-n", "2"}, {"join", "only=0", "complain=1", "touch=" + path("said"), "exit=1", "only=1",
+                                        "wait=" + path("said"), "err=out of luck", "await=0", "kill=10"});
+  EXPECT_EQ(seen.status, 138) << seen.err;
+  EXPECT_SAYS(seen, "worker 1 ended after");
+  EXPECT_SAYS(seen, "of worker 1, worker 0 said: lost it");
   EXPECT_SAYS(seen, "out of luck");
 }
 
-TEST_F(Failing, TheAccuserIsReportedIfTheAccusedLives) {
-  auto seen = run_workers({"-n", "2"}, {"join", "only=0", "complain=1", "exit=4", "all", "forever"});
-  EXPECT_EQ(seen.status, 4);
-  EXPECT_SAYS(seen, "rank 0 ended after");
-  EXPECT_SAYS(seen, "rank 0 said of rank 1: lost it");
+TEST_F(Failing, AJobThatAllItsWorkersFailHasFailed) {
+  auto seen = run_workers({"-n", "2", "--max-restarts", "3"}, {"crash=5", "train=100"});
+  EXPECT_EQ(seen.status, 7) << seen.err;
+  EXPECT_SAYS(seen, "exit code 7");
+  EXPECT_SAYS(seen, "failed: worker ");
 }
 
-TEST_F(Failing, KillingOneWorkerEndsTheJob) {
-  auto job = start_workers({"-n", "3", "--name", "victim"}, {"join", "touch=" + path("joined"), "forever"});
-  auto pids = wait_for_workers("victim", 3);
-  ASSERT_TRUE(
-      eventually([&] { return !read_all(path("joined")).empty() || access(path("joined").c_str(), F_OK) == 0; }));
-  kill(pids[1], SIGKILL);
+TEST_F(Failing, TheOnlyWorkerOfAJobIsTheJob) {
+  auto job = start_workers({"-n", "1", "--name", "solo"}, {"train=1000000"});
+  auto pids = wait_for_workers("solo", 1);
+  ASSERT_TRUE(view_becomes("solo", {0})) << job.err();
+  kill(pids[0], SIGKILL);
   auto seen = job.wait();
   EXPECT_EQ(seen.status, 137);
-  EXPECT_SAYS(seen, "rank 1 ended after");
-  for (auto pid : pids) EXPECT_FALSE(process_runs(pid));
+  EXPECT_SAYS(seen, "failed: worker 0 ended after");
 }
 
 TEST_F(Failing, LeavingInGoodOrderHarmsNobody) {
@@ -105,12 +103,12 @@ TEST_F(Failing, LeavingInGoodOrderHarmsNobody) {
 }
 
 TEST_F(Failing, TheStubbornAreKilledAfterTheGraceTime) {
-  auto seen = run_workers({"-n", "3", "--grace", "0.2"}, {"stubborn", "join", "only=1", "exit=3", "all", "forever"});
+  auto seen = run_workers({"-n", "3", "--grace", "0.2"}, {"stubborn", "only=1", "exit=3", "all", "forever"});
   EXPECT_EQ(seen.status, 3);
 }
 
 TEST_F(Failing, AStoppedWorkerIsEndedToo) {
-  auto seen = run_workers({"-n", "2"}, {"join", "only=0", "kill=19", "all", "exit=3"});
+  auto seen = run_workers({"-n", "2"}, {"only=0", "kill=19", "all", "exit=3"});
   EXPECT_EQ(seen.status, 3);
 }
 

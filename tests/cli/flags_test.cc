@@ -30,7 +30,7 @@ TEST_F(Flags, VersionIsPrinted) {
 
 TEST_F(Flags, HelpHasExamplesEverywhere) {
   for (const Words& words : {Words{"--help"}, Words{"run", "--help"}, Words{"ps", "--help"}, Words{"status", "--help"},
-                             Words{"stop", "-h"}, Words{"doctor", "--help"}}) {
+                             Words{"stop", "-h"}, Words{"resize", "--help"}, Words{"doctor", "--help"}}) {
     auto seen = run(words);
     EXPECT_EQ(seen.status, 0);
     EXPECT_NE(seen.out.find("Examples:"), std::string::npos) << words[0];
@@ -40,7 +40,8 @@ TEST_F(Flags, HelpHasExamplesEverywhere) {
 
 TEST_F(Flags, HelpNamesTheEnvironmentTwins) {
   auto help = run({"run", "--help"}).out;
-  for (const char* twin : {"WORKERS", "NAME", "OUTPUT", "OUTPUT_DIR", "THREADS", "SEED", "STATUS", "GRACE", "ENV"})
+  for (const char* twin : {"WORKERS", "NAME", "OUTPUT", "OUTPUT_DIR", "THREADS", "SEED", "STATUS", "GRACE", "ENV",
+                           "MIN", "MAX", "MAX_RESTARTS"})
     EXPECT_NE(help.find(fmt::format("$PLIANT_{}", twin)), std::string::npos) << twin;
 }
 
@@ -71,6 +72,14 @@ TEST_F(Flags, WrongValuesAreOneLine) {
   expect_one_line({"run", "-x", "novalue", "true"}, 2, "--env");
   expect_one_line({"run", "--name", "../up", "true"}, 2, "--name");
   expect_one_line({"run", "--name", "", "true"}, 2, "--name");
+  expect_one_line({"run", "--min", "0", "true"}, 2, "--min");
+  expect_one_line({"run", "--max", "513", "true"}, 2, "--max");
+  expect_one_line({"run", "--max-restarts", "-1", "true"}, 2, "--max-restarts");
+  expect_one_line({"run", "-n", "2", "--min", "3", "true"}, 2, "--min 3 is more than --workers 2");
+  expect_one_line({"run", "-n", "4", "--max", "3", "true"}, 2, "--max 3 is less than --workers 4");
+  expect_one_line({"run", "--attach", "x", "true"}, 2, "has its program already");
+  expect_one_line({"resize", "x"}, 2, "N");
+  expect_one_line({"resize", "x", "-1"}, 2, "N");
   EXPECT_TRUE(nothing_left());
 }
 

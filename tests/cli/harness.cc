@@ -150,6 +150,46 @@ std::vector<pid_t> CliTest::wait_for_workers(const std::string& job, int count) 
   return pids;
 }
 
+bool CliTest::view_becomes(const std::string& job, const std::vector<std::uint64_t>& ids) {
+  return eventually([&] {
+    auto note = read_json(job, "coordinator.json");
+    if (!note.is_object()) return false;
+    std::vector<std::uint64_t> seen;
+    for (const auto& member : note["view"]["members"]) seen.push_back(member["id"]);
+    return std::ranges::is_permutation(seen, ids);
+  });
+}
+
+std::uint64_t CliTest::step_of(const std::string& job) const {
+  auto status = read_json(job, "status.json");
+  return status.is_object() && status["progress"].is_object() ? status["progress"]["step"].get<std::uint64_t>() : 0;
+}
+
+bool CliTest::step_becomes(const std::string& job, std::uint64_t step) {
+  return eventually([&] { return step_of(job) >= step; });
+}
+
+pid_t CliTest::coordinator_of(const std::string& job) const {
+  auto note = read_json(job, "coordinator.json");
+  return note.is_object() ? note["process"]["pid"].get<pid_t>() : 0;
+}
+
+pid_t CliTest::worker_of(const std::string& job, std::uint64_t id) const {
+  auto record = read_json(job);
+  if (!record.is_object()) return 0;
+  for (const auto& worker : record["workers"])
+    if (worker["id"] == id) return worker["pid"];
+  return 0;
+}
+
+std::vector<pid_t> CliTest::processes_of(const std::string& job) const {
+  std::vector<pid_t> pids{coordinator_of(job)};
+  auto record = read_json(job);
+  if (record.is_object())
+    for (const auto& worker : record["workers"]) pids.push_back(worker["pid"]);
+  return pids;
+}
+
 bool CliTest::nothing_left() const {
   std::error_code ignored;
   return !fs::exists(base(), ignored) || fs::is_empty(base(), ignored);

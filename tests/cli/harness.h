@@ -71,6 +71,15 @@ class CliTest : public ::testing::Test {
   nlohmann::json read_json(const std::string& job, const std::string& file = "job.json") const;
   /// Waits until all workers of the job were started and returns their pids.
   std::vector<pid_t> wait_for_workers(const std::string& job, int count);
+  /// Waits until the job's coordinator knows a view of exactly these workers, in any order.
+  bool view_becomes(const std::string& job, const std::vector<std::uint64_t>& ids);
+  /// Waits until the job has done so many steps, by its agent's word.
+  bool step_becomes(const std::string& job, std::uint64_t step);
+  std::uint64_t step_of(const std::string& job) const;
+  pid_t coordinator_of(const std::string& job) const;
+  pid_t worker_of(const std::string& job, std::uint64_t id) const;
+  /// The coordinator's and all workers' processes.
+  std::vector<pid_t> processes_of(const std::string& job) const;
   /// True if no job directory is left.
   bool nothing_left() const;
 

@@ -8,7 +8,9 @@
 
 #include <filesystem>
 #include <fstream>
+#include <tuple>
 
+#include "apps/pliant/coordinator_note.h"
 #include "base/system.h"
 
 namespace pliant::cli {
@@ -80,6 +82,72 @@ TEST_F(JobDirTest, ANameIsTakenWhileAnythingOfTheJobRuns) {
   leave_behind(orphaned);
   EXPECT_EQ(JobDir::create(base_, record("two")).error().code, Code::refused);
   EXPECT_EQ(list_jobs(base_).size(), 2u);
+}
+
+TEST_F(JobDirTest, ThePlanComesBack) {
+  auto planned = record("one");
+  planned.plan = {"@c", "/tmp", {"A=1"}, "raw", 3, 7, 4, 2, 2, 8, 5};
+  planned.workers[0].id = 9;
+  auto dir = JobDir::create(base_, planned);
+  auto seen = read_job(dir.value().path());
+  ASSERT_TRUE(seen);
+  const auto& plan = seen->record.plan;
+  EXPECT_EQ(plan.coordinator + plan.cwd + plan.env.at(0) + plan.output, "@c/tmpA=1raw");
+  EXPECT_EQ(std::tuple(plan.threads, plan.seed, plan.wanted, plan.start), std::tuple(3, 7U, 4U, 2U));
+  EXPECT_EQ(std::tuple(plan.least, plan.most, plan.restarts), std::tuple(2U, 8U, 5));
+  EXPECT_EQ(seen->record.workers.at(0).id, 9U);
+}
+
+TEST_F(JobDirTest, ACoordinatorAloneKeepsTheName) {
+  auto dead = record("one");
+  dead.agent = dead_process();
+  dead.workers.clear();
+  leave_behind(dead);
+  CoordinatorNote note{this_process(), {}};
+  ASSERT_TRUE(write_atomically(base_ + "/one" + kNoteFile, note_text(note)).ok());
+  EXPECT_TRUE(list_jobs(base_).at(0).coordinator_alive);
+  EXPECT_EQ(JobDir::create(base_, record("one")).error().code, Code::refused);
+  note.process = dead.agent;
+  ASSERT_TRUE(write_atomically(base_ + "/one" + kNoteFile, note_text(note)).ok());
+  EXPECT_TRUE(JobDir::create(base_, record("one")).ok());
+}
+
+TEST_F(JobDirTest, AJobIsTakenUpOnceAndOnlyFromTheDead) {
+  auto orphaned = record("one");
+  orphaned.agent = dead_process();
+  leave_behind(orphaned);
+  auto job = *read_job(base_ + "/one");
+  auto dir = JobDir::take_up(base_, job);
+  ASSERT_TRUE(dir.ok()) << dir.error().message;
+  EXPECT_EQ(job.record.agent, this_process());
+  EXPECT_EQ(read_job(base_ + "/one")->record.agent, this_process());
+  EXPECT_EQ(JobDir::take_up(base_, job).error().code, Code::refused);
+  dir.value().release();
+  { auto gone = std::move(dir).value(); }
+  EXPECT_TRUE(fs::exists(base_ + "/one")) << "it was released";
+}
+
+TEST_F(JobDirTest, TheCoordinatorsNoteComesBack) {
+  EXPECT_FALSE(read_note(base_));
+  membership::Memory memory;
+  memory.view = {3, 7, 42, 5, {{4, 104, "@four"}, {2, 102, "@two"}}};
+  memory.wanted = 3;
+  memory.spare = 1;
+  memory.next_id = 9;
+  memory.restarts = -1;
+  ASSERT_TRUE(write_atomically(base_ + kNoteFile, note_text({this_process(), memory})).ok());
+  auto note = read_note(base_);
+  ASSERT_TRUE(note);
+  EXPECT_EQ(note->process, this_process());
+  EXPECT_TRUE(note->memory == memory);
+  ASSERT_TRUE(write_atomically(base_ + kNoteFile, "{}").ok());
+  EXPECT_FALSE(read_note(base_));
+}
+
+TEST_F(JobDirTest, TheEnvironmentComesBackAsItWas) {
+  std::vector<std::string> environment{"A=1\n2", "B=\xff", "C="};
+  ASSERT_TRUE(write_environment(base_, environment).ok());
+  EXPECT_EQ(read_environment(base_), environment);
 }
 
 TEST_F(JobDirTest, AReusedPidIsNotTheProcess) {

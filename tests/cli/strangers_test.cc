@@ -99,6 +99,24 @@ TEST_F(Strangers, WrongRequestsAreRefusedWithAReason) {
   expect_unharmed(job);
 }
 
+TEST_F(Strangers, NobodyElseIsTheAgent) {
+  auto job = start_half();
+  EXPECT_NE(refusal_of(wire::AgentHello{"door"}).find("is not the agent of this job"), std::string::npos);
+  EXPECT_EQ(refusal_of(wire::Started{0, getpid()}), "join first");
+  EXPECT_EQ(refusal_of(wire::Ended{0, 0, "he died"}), "join first");
+  EXPECT_EQ(refusal_of(wire::Promise{99, {}}), "join first");
+  EXPECT_EQ(refusal_of(wire::Bye{}), "join first");
+  expect_unharmed(job);
+}
+
+TEST_F(Strangers, AProcessThatNobodyNamesIsRefusedAfterAWhile) {
+  auto job = start_half();
+  auto unknown = request();
+  unknown.id = 77;
+  EXPECT_NE(refusal_of(unknown).find("does not belong to this job"), std::string::npos);
+  expect_unharmed(job);
+}
+
 TEST_F(Strangers, WorkersWithWrongRequestsAreRefusedWithAReason) {
   for (auto [how, reason] :
        {std::pair("job", "this is job 'door'"), std::pair("id", "belongs to worker 0, not to worker 7"),

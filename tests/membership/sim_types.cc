@@ -19,11 +19,13 @@ std::string words(const Agreement& message) {
       return fmt::format("decline {} at {}.{}", m.term, m.view.epoch, m.view.term);
     }
     std::string operator()(const wire::Propose& m) {
-      return fmt::format("propose {} {}", m.term, text_of({m.view.term, m.view.epoch, m.view.seed, m.view.planned, m.view.members}));
+      return fmt::format("propose {} {}", m.term,
+                         text_of({m.view.term, m.view.epoch, m.view.seed, m.view.planned, m.view.members}));
     }
     std::string operator()(const wire::Stored& m) { return fmt::format("stored {} {:x}", m.term, m.hash & 0xffff); }
     std::string operator()(const wire::InForce& m) {
-      return fmt::format("in force {}", text_of({m.view.term, m.view.epoch, m.view.seed, m.view.planned, m.view.members}));
+      return fmt::format("in force {}",
+                         text_of({m.view.term, m.view.epoch, m.view.seed, m.view.planned, m.view.members}));
     }
   };
   return std::visit(Words{}, message);
@@ -73,7 +75,8 @@ std::string text_of(const Payload& payload) {
     std::string operator()(const Reset&) { return "reset"; }
     std::string operator()(const Wish&) { return "wish"; }
     std::string operator()(const wire::Plan& m) {
-      return fmt::format("plan {} {}", m.term, text_of({m.view.term, m.view.epoch, m.view.seed, m.view.planned, m.view.members}));
+      return fmt::format("plan {} {}", m.term,
+                         text_of({m.view.term, m.view.epoch, m.view.seed, m.view.planned, m.view.members}));
     }
     std::string operator()(const wire::Adopted& m) { return fmt::format("adopted epoch {}", m.view.epoch); }
   };

@@ -88,9 +88,7 @@ TEST_F(JournalTest, AJobResumesOnAnotherNumberOfWorkersWhereItWas) {
 
 TEST_F(JournalTest, WhoCannotResumeSaysSoAndDoesNotBeginAnew) {
   setenv("PLIANT_RESUME", (dir_ / "nowhere").c_str(), 1);
-  run_cores(2, [](std::unique_ptr<Core> core) {
-    EXPECT_THROW(core->start({.steps = 3}), Failure);
-  });
+  run_cores(2, [](std::unique_ptr<Core> core) { EXPECT_THROW(core->start({.steps = 3}), Failure); });
 }
 
 TEST(Lineage, IsNeverUsedTwice) {

@@ -24,8 +24,7 @@ inline void run_cores(int workers, const std::function<void(std::unique_ptr<Core
   }
   std::vector<std::thread> threads;
   for (int rank = 0; rank < workers; ++rank)
-    threads.emplace_back(
-        [&, rank] { body(Core::form("test", view, rank, std::move(listeners[rank])).or_throw()); });
+    threads.emplace_back([&, rank] { body(Core::form("test", view, rank, std::move(listeners[rank])).or_throw()); });
   for (auto& thread : threads) thread.join();
 }
 

@@ -1,7 +1,8 @@
-#include "apps/pliant/worker_process.h"
+#include "apps/pliant/watched_process.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -41,8 +42,8 @@ std::vector<char*> pointers(const std::vector<std::string>& words) {
   return list;
 }
 
-Result<Fd> open_output(const std::string& path) {
-  Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0600));
+Result<Fd> open_output(const std::string& path, bool append) {
+  Fd file(open(path.c_str(), O_WRONLY | O_CREAT | (append ? 0 : O_TRUNC) | O_APPEND | O_CLOEXEC, 0600));
   if (!file) return Error{Code::io, errno_error("cannot write " + path).message};
   return file;
 }
@@ -59,7 +60,10 @@ struct Child {
 };
 
 void Child::run() const {
-  setpgid(0, 0);
+  if (options.own_session)
+    setsid();
+  else
+    setpgid(0, 0);
   for (int number = 1; number < NSIG; ++number) signal(number, SIG_DFL);
   sigset_t none;
   sigemptyset(&none);
@@ -105,10 +109,10 @@ Result<std::string> find_program(const std::string& name) {
   return execute_error(name, seen);
 }
 
-Result<WorkerProcess> WorkerProcess::spawn(const SpawnOptions& options) {
-  auto out = open_output(options.out);
+Result<WatchedProcess> WatchedProcess::spawn(const SpawnOptions& options) {
+  auto out = open_output(options.out, options.append);
   if (!out.ok()) return out.error();
-  auto err = open_output(options.err);
+  auto err = open_output(options.err, options.append);
   if (!err.ok()) return err.error();
   int report[2];
   if (pipe2(report, O_CLOEXEC) != 0) return errno_error("pipe");
@@ -120,9 +124,9 @@ Result<WorkerProcess> WorkerProcess::spawn(const SpawnOptions& options) {
   child.report = Fd(report[1]);
 
   auto pid = fork();
-  if (pid < 0) return errno_error("cannot start a worker");
+  if (pid < 0) return errno_error("cannot start a process");
   if (pid == 0) child.run();
-  setpgid(pid, pid);  // in both: nobody may signal the group before it exists
+  if (!options.own_session) setpgid(pid, pid);  // in both: nobody may signal the group before it exists
   child.report.reset();
   if (int problem = exec_outcome(outcome)) {
     waitpid(pid, nullptr, 0);
@@ -135,11 +139,23 @@ Result<WorkerProcess> WorkerProcess::spawn(const SpawnOptions& options) {
     waitpid(pid, nullptr, 0);
     return error;
   }
-  return WorkerProcess({pid, start_time_of(pid).value_or(0)}, std::move(pidfd));
+  return WatchedProcess({pid, start_time_of(pid).value_or(0)}, std::move(pidfd), true);
 }
 
-bool WorkerProcess::reap() {
+Result<WatchedProcess> WatchedProcess::take_up(const ProcessId& process) {
+  auto pidfd = open_process(process);
+  if (!pidfd.ok()) return pidfd.error();
+  return WatchedProcess(process, std::move(pidfd).value(), false);
+}
+
+bool WatchedProcess::reap() {
   if (ending_) return false;
+  if (!child_) {
+    pollfd ended{pidfd_.get(), POLLIN, 0};
+    if (poll(&ended, 1, 0) <= 0) return false;
+    ending_ = Ending{0, 0, true};
+    return true;
+  }
   siginfo_t info{};
   if (waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(pidfd_.get()), &info, WEXITED | WNOHANG) != 0 ||
       info.si_pid == 0)
@@ -148,7 +164,7 @@ bool WorkerProcess::reap() {
   return true;
 }
 
-void WorkerProcess::signal_group(int signal) const {
+void WatchedProcess::signal_group(int signal) const {
   if (!ending_) kill(-id_.pid, signal);
 }
 

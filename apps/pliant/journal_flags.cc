@@ -1,0 +1,69 @@
+#include "apps/pliant/journal_flags.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+
+#include "session/journal.h"
+
+namespace pliant::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string check_every(const std::string& text) {
+  session::JournalOptions ignored;
+  auto parsed = session::parse_every(text, ignored);
+  return parsed.ok() ? std::string() : parsed.error().message;
+}
+
+/// An absolute path of a folder that can be written to, made if need be.
+std::string usable(const std::string& flag, const std::string& dir) {
+  auto path = fs::absolute(dir).lexically_normal().string();
+  std::error_code problem;
+  fs::create_directories(path, problem);
+  if (problem) throw Failure(Code::io, fmt::format("{} {}: {}", flag, path, problem.message()));
+  if (access(path.c_str(), W_OK | X_OK) != 0) throw Failure(Code::io, fmt::format("{} {}: not writable", flag, path));
+  return path;
+}
+
+}  // namespace
+
+void add_journal_flags(CLI::App& run, JournalFlags& flags) {
+  run.add_option("--record", flags.record, "Write a line per worker and step there, for 'pliant verify'")
+      ->option_text("DIR")
+      ->envname("PLIANT_RECORD");
+  run.add_option("--checkpoint", flags.checkpoint, "Write the job's state there now and then, and at its end")
+      ->option_text("DIR")
+      ->envname("PLIANT_CHECKPOINT");
+  run.add_option("--every", flags.every, "A checkpoint every N steps, or 30s, 5m, 1h (default: 60s)")
+      ->option_text("N|TIME")
+      ->envname("PLIANT_CHECKPOINT_EVERY")
+      ->check(check_every);
+  run.add_option("--keep", flags.keep, "Keep so many checkpoints (default: 3)")
+      ->option_text("N")
+      ->envname("PLIANT_CHECKPOINT_KEEP")
+      ->check(CLI::Range(1, 1'000'000));
+  run.add_option("--resume", flags.resume, "Begin with the newest good checkpoint in there, on any number of workers")
+      ->option_text("DIR")
+      ->envname("PLIANT_RESUME");
+}
+
+std::vector<std::string> journal_environment(const JournalFlags& flags) {
+  std::vector<std::string> list;
+  if (flags.checkpoint.empty() && (!flags.every.empty() || flags.keep > 0))
+    throw Failure(Code::invalid, "--every and --keep need --checkpoint");
+  if (!flags.record.empty()) list.push_back("PLIANT_RECORD=" + usable("--record", flags.record));
+  if (!flags.checkpoint.empty()) list.push_back("PLIANT_CHECKPOINT=" + usable("--checkpoint", flags.checkpoint));
+  if (!flags.every.empty()) list.push_back("PLIANT_CHECKPOINT_EVERY=" + flags.every);
+  if (flags.keep > 0) list.push_back(fmt::format("PLIANT_CHECKPOINT_KEEP={}", flags.keep));
+  if (flags.resume.empty()) return list;
+  auto found = session::newest_checkpoint(fs::absolute(flags.resume).lexically_normal().string());
+  if (!found.ok()) throw Failure(found.error().code, "--resume: " + found.error().message);
+  list.push_back("PLIANT_RESUME=" + fs::absolute(flags.resume).lexically_normal().string());
+  return list;
+}
+
+}  // namespace pliant::cli
