@@ -37,7 +37,10 @@ std::vector<pid_t> ancestry_of(pid_t pid);
 struct Group {
   pid_t group = 0;
   pid_t session = 0;
-  auto operator<=>(const Group&) const = default;
+  bool operator==(const Group&) const = default;
+  bool operator<(const Group& other) const {
+    return group != other.group ? group < other.group : session < other.session;
+  }
 };
 /// The group that this process leads, whatever became of it; nothing if it is gone.
 std::optional<Group> group_of(pid_t leader);

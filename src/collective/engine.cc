@@ -21,10 +21,10 @@ constexpr std::uint32_t kBlockedOnRows = UINT32_MAX;
 
 }  // namespace
 
-Engine::Engine(Team team, Control* control, GroupOptions options)
+Engine::Engine(Team team, Control* control, const GroupOptions& options)
     : team_(std::move(team)),
       control_(control),
-      options_(std::move(options)),
+      options_(options),
       crowding_(team_.size() > usable_cores()),
       controls_(team_.members.size(), nullptr),
       directories_(team_.members.size()),

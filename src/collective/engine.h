@@ -79,7 +79,7 @@ class Work final : public Operation {
 class Engine {
  public:
   /// `control` is this rank's own segment, kept by the caller. Peers are added before start().
-  Engine(Team team, Control* control, GroupOptions options);
+  Engine(Team team, Control* control, const GroupOptions& options);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;

@@ -26,6 +26,10 @@ CoordinatorLink::~CoordinatorLink() {
 void CoordinatorLink::tick() {
   if (!socket_) connect();
   if (!socket_) return events_.on_silence(clock_.now() - silent_since_, why_);
+  flush();
+}
+
+void CoordinatorLink::flush() {
   std::optional<wire::Progress> progress;
   {
     std::lock_guard lock(mutex_);

@@ -34,6 +34,8 @@ class CoordinatorLink {
   void send(const wire::Message& message);
   /// Replaces what will be reported next, within a fraction of a second. Never blocks.
   void report(wire::Progress progress);
+  /// Sends at once what was to be reported.
+  void flush();
 
  private:
   void tick();

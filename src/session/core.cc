@@ -75,7 +75,7 @@ void Core::start(const StepsOptions& options) {
     throw Failure(Code::invalid, "epochs need an ElasticSampler; without one, give steps");
   options_ = options;
   if (!started_) settle_down();
-  if (roster_) notice_.emplace();
+  if (roster_ && roster_->has_coordinator()) notice_.emplace();  // a process of its own, that a scheduler may notify
   replicas_.watch_anew();
   stripe_digest_ = replicas_.stripe_digest(step_);
 }
@@ -83,6 +83,7 @@ void Core::start(const StepsOptions& options) {
 /// The first loop of this worker begins: state is made equal, or, for a newcomer, fetched.
 void Core::settle_down() {
   started_ = true;
+  if (roster_) roster_->set_layout(replicas_.describe());
   if (!journal_) journal_.emplace(journal_options().or_throw(), self_);
   if (!journal_->resume_dir().empty() && rank() == 0) resume(journal_->resume_dir());
   if (roster_ && !roster_->is_member()) {

@@ -221,10 +221,11 @@ Status Core::try_enter(const View& view, std::unique_ptr<collective::Group>& ent
   auto group = std::move(formed).value();
   if (roster_) roster_->guard(group.get());
   auto settled = started_ ? settle_in(*group) : Status();
-  if (!settled.ok() && roster_) roster_->guard(nullptr);
-  PLIANT_TRY(settled);
-  entered = std::move(group);
-  return {};
+  if (settled.ok())
+    entered = std::move(group);
+  else if (roster_)
+    roster_->guard(nullptr);
+  return settled;
 }
 
 Status Core::settle_in(collective::Group& group) {
@@ -235,10 +236,12 @@ Status Core::settle_in(collective::Group& group) {
     auto arrival = decode_arrival(rows.value()[rank]);
     if (!arrival.ok()) return arrival.error();
     reports.push_back(arrival.value().report);
-    if (reports.back().layout != reports.front().layout)
-      return Error{Code::mismatch,
-                   fmt::format("workers share different state: rank {} has {}, rank 0 has {}", rank,
-                               arrival.value().words, decode_arrival(rows.value()[0]).or_throw().words)};
+    if (reports.back().layout == reports.front().layout) continue;
+    auto why = fmt::format("workers share different state: rank {} has {}, rank 0 has {}", rank, arrival.value().words,
+                           decode_arrival(rows.value()[0]).or_throw().words);
+    // A newcomer that does not fit gives up, and its end is awaited; at a job's start nobody knows who is right.
+    bool newcomers_fault = reports.back().blank && !blank_;
+    return Error{newcomers_fault ? Code::peer_lost : Code::mismatch, why};
   }
   auto verdict = membership::settle(reports);
   if (!verdict.contradiction.empty()) return Error{Code::mismatch, verdict.contradiction};

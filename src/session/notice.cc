@@ -1,13 +1,15 @@
 #include "session/notice.h"
 
+#include <atomic>
 #include <csignal>
 
 namespace pliant::session {
 namespace {
 
-volatile std::sig_atomic_t noticed = 0;  // a handler can reach nothing else
+std::atomic<bool> noticed{false};  // a handler can reach nothing else
+static_assert(std::atomic<bool>::is_always_lock_free);
 
-void notice(int /*signal*/) { noticed = 1; }
+void notice(int /*signal*/) { noticed = true; }
 
 }  // namespace
 
@@ -15,7 +17,7 @@ Notice::Notice() {
   struct sigaction now {};
   sigaction(SIGTERM, nullptr, &now);
   if (now.sa_handler != SIG_DFL) return;
-  noticed = 0;
+  noticed = false;
   struct sigaction wanted {};
   wanted.sa_handler = &notice;
   wanted.sa_flags = SA_RESTART;
@@ -29,6 +31,6 @@ Notice::~Notice() {
   sigaction(SIGTERM, &usual, nullptr);
 }
 
-bool Notice::given() const { return ours_ && noticed != 0; }
+bool Notice::given() const { return ours_ && noticed; }
 
 }  // namespace pliant::session

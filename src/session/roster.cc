@@ -224,6 +224,11 @@ std::optional<View> Roster::plan() const {
   return member_->plan();
 }
 
+void Roster::set_layout(const std::string& layout) {
+  std::lock_guard lock(mutex_);
+  layout_ = layout;
+}
+
 void Roster::report(wire::Progress progress) {
   if (link_) link_->report(std::move(progress));
 }
@@ -247,7 +252,9 @@ void Roster::ask_for(std::uint32_t workers) {
 void Roster::say_goodbye() {
   mesh_->say_goodbye();
   mesh_->run([this] {
-    if (link_) link_->send(wire::Bye{});
+    if (!link_) return;
+    link_->flush();
+    link_->send(wire::Bye{});
   });
 }
 

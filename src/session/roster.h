@@ -43,6 +43,7 @@ class Roster {
   collective::Mesh& mesh() { return *mesh_; }
   std::uint64_t self() const { return options_.self.id; }
   const std::string& job() const { return options_.job; }
+  bool has_coordinator() const { return !options_.coordinator.empty(); }
 
   /// Waits for the coordinator's first word: the job's view, with this worker in it or (a newcomer) not.
   Result<membership::View> await_first();
@@ -72,6 +73,8 @@ class Roster {
   void leave_soon() { leaves_ = true; }
   bool leaves() const { return leaves_; }
 
+  /// What this worker shares, in words: the coordinator refuses newcomers that share something else.
+  void set_layout(const std::string& layout);
   void report(wire::Progress progress);
   void report_adopted(const membership::View& view, std::uint64_t step);
   void ask_for(std::uint32_t workers);
