@@ -70,6 +70,7 @@ void Agent::reap() {
 void Agent::on_end(Worker& worker) {
   const auto& ending = *worker.process.ending();
   log::debug("worker {} ended: {}", worker.id, ending.words());
+  note("ended", static_cast<std::int64_t>(worker.id), ending.words());
   tell_end(worker);
   bool told_to = phase_ == Phase::stopping || kill_at_;
   if (ending.good() || told_to) return;
@@ -236,5 +237,11 @@ Snapshot Agent::snapshot() const {
 }
 
 void Agent::say(const std::string& lines) { console_.write(Stream::err, lines); }
+
+void Agent::note(const std::string& what, std::int64_t worker, const std::string& text) {
+  if (!events_) return;
+  auto now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  events_->event(now, what, worker, text);
+}
 
 }  // namespace pliant::cli

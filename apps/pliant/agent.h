@@ -32,6 +32,7 @@
 #include "apps/pliant/worker_set.h"
 #include "base/clock.h"
 #include "net/loop.h"
+#include "session/record.h"
 
 namespace pliant::cli {
 
@@ -82,6 +83,9 @@ class Agent {
   bool in_view(std::uint64_t id) const;
   Snapshot snapshot() const;
   void say(const std::string& lines);
+  /// Writes an event into the job's records, if it has any. No worker: -1.
+  void note(const std::string& what, std::int64_t worker, const std::string& text);
+  void open_records();
 
   const RunOptions options_;
   JobRecord record_;
@@ -94,6 +98,7 @@ class Agent {
   Fd signals_;
   WorkerSet workers_;
   std::optional<CoordinatorKeeper> keeper_;
+  std::unique_ptr<session::Recorder> events_;  // nullptr without --record
   bool record_stale_ = false;
   const bool attached_;  // to a job that ran already
 

@@ -5,9 +5,11 @@
 
 #include <algorithm>
 #include <csignal>
+#include <string_view>
 #include <utility>
 
 #include "apps/pliant/agent.h"
+#include "base/log.h"
 #include "base/system.h"
 
 namespace pliant::cli {
@@ -44,6 +46,8 @@ Status Agent::start() {
   PLIANT_TRY(watch_signals());
   PLIANT_TRY(workers_.prepare(record_.plan.wanted, record_.plan.most));
   for (const auto& worker : record_.workers) PLIANT_TRY(workers_.take_up(worker));
+  open_records();
+  note(attached_ ? "attached" : "begun", -1, record_.name);
   keep_coordinator();
   return {};
 }
@@ -67,9 +71,24 @@ Status Agent::watch_signals() {
   return {};
 }
 
+void Agent::open_records() {
+  constexpr std::string_view kKey = "PLIANT_RECORD=";
+  for (const auto& entry : record_.plan.env) {
+    if (!entry.starts_with(kKey)) continue;
+    auto opened = session::Recorder::open(entry.substr(kKey.size()), "agent");
+    if (opened.ok())
+      events_ = std::move(opened).value();
+    else
+      log::warn("{}", opened.error().message);
+  }
+}
+
 void Agent::keep_coordinator() {
   KeeperEvents events;
-  events.on_connected = [this] { introduce(); };
+  events.on_connected = [this] {
+    note("coordinator", -1, "connected");
+    introduce();
+  };
   events.on_message = [this](const wire::Message& message) { on_message(message); };
   events.on_hopeless = [this](const Error& error) { on_hopeless(error); };
   keeper_.emplace(loop_, dir_.path(), record_.plan.coordinator, workers_.files(), std::move(events));
@@ -139,6 +158,7 @@ void Agent::start_worker(std::uint64_t id) {
     record_.workers.push_back({worker.process.id(), worker.out, worker.err, id});
     write_record_soon();
     keeper_->send(wire::Started{id, worker.process.id().pid});
+    note("started", static_cast<std::int64_t>(id), fmt::format("process {}", worker.process.id().pid));
     return;
   }
   if (attached_ || state_.view.epoch > 0) {  // those who run are not concerned
