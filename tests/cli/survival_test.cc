@@ -152,6 +152,8 @@ TEST_F(Survival, AnotherAgentTakesUpTheJob) {
   auto refused = run({"run", "--attach", "night"});
   EXPECT_EQ(refused.status, 1);
   EXPECT_SAYS(refused.err, fmt::format("job 'night' has an agent already (process {})", first.pid()));
+  for (const char* begun : {"[0] step 0:", "[1] step 0:"})  // written, and copied by the first agent
+    ASSERT_TRUE(eventually([&] { return first.out().find(begun) != std::string::npos; }));
   first.signal(SIGKILL);
   first.wait();
   auto second = start({"run", "--attach", "night"});
