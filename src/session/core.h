@@ -48,7 +48,7 @@ class Core final : public Reducer {
 
   /// As the current turn sees them: constants inside a step, whoever is lost.
   int rank() const { return turn_.rank; }
-  int size() const override { return turn_.size; }
+  int size() const { return turn_.size; }
   std::uint64_t worker() const { return self_; }
   std::uint64_t seed() const { return seed_; }
   /// The view in force, which may be newer than the turn.
@@ -97,7 +97,7 @@ class Core final : public Reducer {
   // ---- collectives for everyone ----
   AreaPtr area(const std::string& name, std::size_t bytes) override;
   TicketPtr submit(Task task) override;
-  void wait(const TicketPtr& ticket) override;
+  void wait(const TicketPtr& ticket);
   double average(const std::string& name, double value, double weight);
   std::uint64_t digest();
   /// Leaves in good order, without waiting for anybody.
@@ -140,6 +140,7 @@ class Core final : public Reducer {
   Status settle_in(collective::Group& group);
   Status transfer(collective::Group& group, const membership::Verdict& verdict);
   Status compare_all(collective::Group& group);
+  std::string own_digest() const;
   Status unpack(const std::string& luggage);
   membership::Report report() const;
   void renew_areas();

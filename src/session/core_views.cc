@@ -39,6 +39,15 @@ std::optional<Invitation> invitation() {
   return Invitation{*job, *coordinator, std::strtoull(worker->c_str(), nullptr, 10)};
 }
 
+/// Digests as rows that members exchange.
+std::uint64_t digest_in(const std::string& row) { return std::strtoull(row.c_str(), nullptr, 16); }
+
+std::string deviants_in(const std::vector<std::string>& rows) {
+  std::vector<std::uint64_t> digests;
+  for (const auto& row : rows) digests.push_back(digest_in(row));
+  return deviants(digests);
+}
+
 }  // namespace
 
 Core::Core(std::uint64_t self, std::uint64_t seed, std::unique_ptr<Roster> roster)
@@ -181,14 +190,13 @@ double Core::average(const std::string& name, double value, double weight) {
   return sums[1] > 0 ? sums[0] / sums[1] : std::nan("");
 }
 
+std::string Core::own_digest() const { return fmt::format("{:016x}", replicas_.digest()); }
+
 std::uint64_t Core::digest() {
-  auto own = replicas_.digest();
-  std::vector<std::uint64_t> digests;
-  for (const auto& row : exchange_surely([&] { return fmt::format("{:016x}", own); }))
-    digests.push_back(std::strtoull(row.c_str(), nullptr, 16));
-  if (auto text = deviants(digests); !text.empty())
-    throw Failure(Code::diverged, "replicas are not identical: " + text);
-  return own;
+  auto own = own_digest();
+  auto text = deviants_in(exchange_surely([&] { return own; }));
+  if (!text.empty()) throw Failure(Code::diverged, "replicas are not identical: " + text);
+  return digest_in(own);
 }
 
 void Core::leave() {
@@ -406,11 +414,9 @@ Status Core::transfer(collective::Group& group, const Verdict& verdict) {
 
 /// Newcomers start with exactly what the others have, all of it.
 Status Core::compare_all(collective::Group& group) {
-  auto rows = group.exchange(fmt::format("{:016x}", replicas_.digest()));
+  auto rows = group.exchange(own_digest());
   if (!rows.ok()) return rows.error();
-  std::vector<std::uint64_t> digests;
-  for (const auto& row : rows.value()) digests.push_back(std::strtoull(row.c_str(), nullptr, 16));
-  auto text = deviants(digests);
+  auto text = deviants_in(rows.value());
   return text.empty() ? Status() : Error{Code::diverged, "state was not copied as it is: " + text};
 }
 

@@ -209,7 +209,7 @@ void Roster::adopt(const View& view) {
 
 bool Roster::await_entry(const std::string& layout) {
   std::unique_lock lock(mutex_);
-  if (!first_ || member_->view().size() > 0) member_.emplace(self(), View{});  // back again: as a newcomer
+  if (member_->view().size() > 0) member_.emplace(self(), View{});  // back again: as a newcomer
   layout_ = layout;
   mesh_->post([this, layout] {
     if (link_) link_->send(wire::Ready{layout});

@@ -65,8 +65,6 @@ class Reducer {
   virtual ~Reducer() = default;
   virtual AreaPtr area(const std::string& name, std::size_t bytes) = 0;
   virtual TicketPtr submit(Task task) = 0;
-  virtual void wait(const TicketPtr& ticket) = 0;
-  virtual int size() const = 0;
 };
 
 }  // namespace pliant::session

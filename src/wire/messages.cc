@@ -70,10 +70,6 @@ void visit(Fields& f, Start& m) {
   f(m.id);
 }
 template <class Fields>
-void visit(Fields& f, Stop& m) {
-  f(m.id);
-}
-template <class Fields>
 void visit(Fields& f, Started& m) {
   f(m.id), f(m.pid);
 }

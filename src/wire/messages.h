@@ -118,10 +118,6 @@ struct AgentHello {
 struct Start {
   std::uint64_t id = 0;
 };
-/// coordinator -> agent: this worker is not wanted any more.
-struct Stop {
-  std::uint64_t id = 0;
-};
 /// agent -> coordinator.
 struct Started {
   std::uint64_t id = 0;
@@ -202,8 +198,8 @@ struct RegionNotice {
 struct Bye {};
 
 using Message = std::variant<Join, ViewNotice, Refusal, Progress, Complaint, PeerHello, RegionNotice, Bye, Ready, Plan,
-                             Adopted, Over, Resize, Answer, AgentHello, Start, Stop, Started, Ended, JobState, Claim,
-                             Promise, Decline, Propose, Stored, InForce, Entered>;
+                             Adopted, Over, Resize, Answer, AgentHello, Start, Started, Ended, JobState, Claim, Promise,
+                             Decline, Propose, Stored, InForce, Entered>;
 
 std::vector<std::uint8_t> encode(const Message& message);
 /// Code::protocol with one line that says what is wrong.

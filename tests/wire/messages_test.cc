@@ -25,7 +25,6 @@ std::vector<Message> one_of_each() {
           Answer{1, "done"},
           AgentHello{"job"},
           Start{3},
-          Stop{3},
           Started{3, 4711},
           Ended{3, 0, "killed by signal 9"},
           JobState{view, 4, 1},
