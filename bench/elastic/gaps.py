@@ -130,6 +130,11 @@ def step_time(medians, size):
     return medians.get(size, medians[None])
 
 
+def evaluated(records):
+    """Steps whose records come late for a good reason: they end an epoch, and the evaluation is part of their turn."""
+    return {before.step for own in records.values() for before, after in zip(own, own[1:]) if after.epoch > before.epoch}
+
+
 def excess(window, medians):
     """Seconds beyond an ordinary step each."""
     return sum(after.t - before.t - step_time(medians, after.size) for before, after in zip(window, window[1:]))
@@ -173,7 +178,8 @@ def gap_at_change(event, records, medians):
     if not survivors:
         raise Unclear("nobody survived")
     windows = [window_of(own, event) for own in survivors]
-    if any(window[0].epoch != window[-1].epoch for window in windows):
+    late = evaluated(records)
+    if any(step.step in late for window in windows for step in window[1:]):
         raise EpochEnd("it fell on the end of an epoch")
     longest = max(windows, key=lambda window: excess(window, medians))
     ms = excess(longest, medians) * 1e3
@@ -183,16 +189,16 @@ def gap_at_change(event, records, medians):
 
 def gap_in_span(event, records, medians):
     """Of an event that should change nothing: the worst single step of anybody until `event.end`."""
-    worst, size = None, None
+    worst, size, late = None, None, evaluated(records)
     for worker in event.members:
         own = records[worker]
         first = max(bisect.bisect_right(own, event.t, key=lambda step: step.t) - 1, 0)
         for before, after in zip(own[first:], own[first + 1:]):
             if before.t > event.end:
                 break
-            if before.epoch == after.epoch:
-                late = excess((before, after), medians)
-                worst, size = max((worst, size), (late, after.size)) if worst is not None else (late, after.size)
+            if after.step not in late:
+                lost = excess((before, after), medians)
+                worst, size = max((worst, size), (lost, after.size)) if worst is not None else (lost, after.size)
     if worst is None:
         raise Unclear("no step was recorded after it")
     return Gap(worst * 1e3, (worst + step_time(medians, size)) * 1e3, 0)

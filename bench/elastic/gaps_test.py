@@ -88,7 +88,7 @@ class Gaps(unittest.TestCase):
     def test_an_epochs_end_is_no_answer(self):
         records = killed(1.5)
         for worker in (0, 1):
-            records[worker] = [s._replace(epoch=int(s.step >= 50)) for s in records[worker]]
+            records[worker] = [s._replace(epoch=int(s.step > 50)) for s in records[worker]]
         event = gaps.Event("kill", 100 + 49.5 * STEP, [0, 1, 2], victim=2)
         with self.assertRaises(gaps.EpochEnd):
             self.gap(event, records)
@@ -120,7 +120,8 @@ class Gaps(unittest.TestCase):
         self.assertAlmostEqual(self.gap(before, records).ms, 0, places=3)
 
     def test_evaluation_is_nobodys_delay(self):
-        records = {0: course(0, 50, 100.0) + course(50, 50, 100 + 50 * STEP + 2, epoch=1)}
+        last = course(49, 1, 100 + 49 * STEP + 2)  # of its epoch, with an evaluation in its turn
+        records = {0: course(0, 49, 100.0) + last + course(50, 50, 100 + 50 * STEP + 2, epoch=1)}
         span = gaps.Event("agent", 100 + 40 * STEP, [0], end=104.0)
         self.assertAlmostEqual(self.gap(span, records).ms, 0, places=3)
 
