@@ -113,8 +113,8 @@ struct Lease {
 class Region {
  public:
   std::size_t bytes() const;
-  /// This worker's contribution: write it, reduce, and do not touch it until the reduction is done. Its address changes
-  /// when workers come or go: ask for it in every step.
+  /// This worker's contribution: write it, reduce, and do not touch it until the reduction is done. It stays where it
+  /// is, whoever comes or goes.
   template <class T>
   std::span<T> input() {
     return {static_cast<T*>(data()), bytes_ / sizeof(T)};

@@ -2,6 +2,7 @@
 
 #include <sched.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -123,6 +124,11 @@ CpuLevel cpu_level() {
 std::string_view name_of(CpuLevel level) {
   constexpr std::string_view kNames[] = {"baseline", "avx2", "avx512"};
   return kNames[static_cast<int>(level)];
+}
+
+void lower_priority() {
+  constexpr int kNice = 10;  // about a tenth of an ordinary thread's share
+  setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), std::max(kNice, getpriority(PRIO_PROCESS, 0)));
 }
 
 std::optional<std::string> env(const char* name) {

@@ -20,6 +20,9 @@ enum class CpuLevel : std::uint8_t { baseline, avx2, avx512 };
 CpuLevel cpu_level();
 std::string_view name_of(CpuLevel level);
 
+/// From now on this thread gets the processor mostly when others do not need it.
+void lower_priority();
+
 /// An environment variable, if set and not empty.
 std::optional<std::string> env(const char* name);
 /// The process's start time in clock ticks since boot: with its pid, a name that is never reused.

@@ -77,10 +77,11 @@ class Group::Impl final : public ViewEvents {
       engine_->fence({Code::peer_lost, why});
   }
 
-  Result<std::shared_ptr<Region>> create_region(const std::string& name, std::size_t bytes, int results) {
+  Result<std::shared_ptr<Region>> create_region(const std::string& name, std::size_t bytes, int results,
+                                                Region::Input input = {}) {
     if (name.empty() || name.size() > kMaxChannelName)
       return Error{Code::invalid, fmt::format("a region needs a name of 1 to {} characters", kMaxChannelName)};
-    auto created = Region::create(name, bytes, team_.size(), team_.rank, results);
+    auto created = Region::create(name, bytes, team_.size(), team_.rank, results, std::move(input));
     if (!created.ok()) return created;
     auto region = created.value();
     std::vector<Parked> parked;
@@ -225,8 +226,8 @@ Result<std::unique_ptr<Group>> Group::form(Team team, Fd listener, GroupOptions 
 int Group::rank() const { return impl_->team().rank; }
 int Group::size() const { return impl_->team().size(); }
 
-Result<std::shared_ptr<Region>> Group::create_region(const std::string& name, std::size_t bytes) {
-  return impl_->create_region(name, bytes, 2);
+Result<std::shared_ptr<Region>> Group::create_region(const std::string& name, std::size_t bytes, Region::Input input) {
+  return impl_->create_region(name, bytes, 2, std::move(input));
 }
 
 Result<OperationHandle> Group::submit(const Request& request) { return impl_->submit(request); }

@@ -87,7 +87,8 @@ class Group {
   int size() const;
 
   /// Registers memory of `bytes` under a name that all ranks use for it. Does not wait for them.
-  Result<std::shared_ptr<Region>> create_region(const std::string& name, std::size_t bytes);
+  /// With `input` that memory, of a region of an earlier view, is this rank's input again.
+  Result<std::shared_ptr<Region>> create_region(const std::string& name, std::size_t bytes, Region::Input input = {});
   /// Starts a reduction. Errors here are the caller's mistakes; everything else comes from wait().
   Result<OperationHandle> submit(const Request& request);
   /// Waits, and works, until it is done. Code::mismatch, peer_lost or aborted otherwise.

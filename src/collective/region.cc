@@ -14,7 +14,8 @@ std::size_t slices_bytes(const Stripes& stripes, int rank, int results) {
 
 }  // namespace
 
-Result<std::shared_ptr<Region>> Region::create(std::string name, std::size_t bytes, int ranks, int rank, int results) {
+Result<std::shared_ptr<Region>> Region::create(std::string name, std::size_t bytes, int ranks, int rank, int results,
+                                               Input input) {
   if (bytes == 0) return Error{Code::invalid, fmt::format("region '{}' has no bytes", name)};
   std::shared_ptr<Region> region(new Region);
   region->name_ = std::move(name);
@@ -24,9 +25,7 @@ Result<std::shared_ptr<Region>> Region::create(std::string name, std::size_t byt
   region->bytes_ = region->stripes_.bytes;
   region->results_ = results;
   region->missing_ = ranks - 1;
-  auto input = net::create_segment(region->name_, region->bytes_, net::Backing::reserved);
-  if (!input.ok()) return input.error();
-  region->input_ = std::move(input).value();
+  PLIANT_TRY(region->take_input(std::move(input)));
   if (ranks == 1) return region;
 
   auto slices = net::create_memory(region->name_ + ":result", slices_bytes(region->stripes_, rank, results),
@@ -42,6 +41,17 @@ Result<std::shared_ptr<Region>> Region::create(std::string name, std::size_t byt
   PLIANT_TRY(region->stitch(rank, region->slices_, true));
   PLIANT_TRY(net::seal_memory(region->slices_));  // from here on nobody else can map them writable
   return region;
+}
+
+Status Region::take_input(Input input) {
+  if (input && input->memory.size() == bytes_) {
+    input_ = std::move(input);
+    return {};
+  }
+  auto made = net::create_segment(name_, bytes_, net::Backing::reserved);
+  if (!made.ok()) return made.error();
+  input_ = std::make_shared<net::OwnSegment>(std::move(made).value());
+  return {};
 }
 
 Status Region::stitch(int rank, const Fd& slices, bool writable) {

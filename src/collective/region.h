@@ -18,8 +18,13 @@ namespace pliant::collective {
 /// everything may be read by all.
 class Region {
  public:
+  /// Memory for one rank's contributions. Only its owner can write it, so it may serve one region after the other.
+  using Input = std::shared_ptr<net::OwnSegment>;
+
   /// `results` buffers alternate from use to use. A region of a team of one has no results: its input is the result.
-  static Result<std::shared_ptr<Region>> create(std::string name, std::size_t bytes, int ranks, int rank, int results);
+  /// `input` is that of a region that is not used any more, or empty.
+  static Result<std::shared_ptr<Region>> create(std::string name, std::size_t bytes, int ranks, int rank, int results,
+                                                Input input = nullptr);
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
 
@@ -28,8 +33,9 @@ class Region {
   const Stripes& stripes() const { return stripes_; }
   int results() const { return results_; }
 
-  std::byte* input() { return input_.memory.data(); }
-  const std::byte* input_of(int rank) const { return rank == rank_ ? input_.memory.data() : peers_[rank].data(); }
+  std::byte* input() { return input_->memory.data(); }
+  const std::byte* input_of(int rank) const { return rank == rank_ ? input_->memory.data() : peers_[rank].data(); }
+  const Input& input_memory() const { return input_; }
   /// Contiguous; writable only where this rank owns the stripe.
   std::byte* result(int which) { return ranks_ == 1 ? input() : results_at_[which].data(); }
 
@@ -38,17 +44,18 @@ class Region {
   Status add_peer(int rank, const wire::RegionNotice& notice, const std::vector<Fd>& fds);
   /// For the peers; the view is the sender's to fill in.
   wire::RegionNotice notice() const;
-  std::vector<int> descriptors() const { return {input_.fd.get(), slices_.get()}; }
+  std::vector<int> descriptors() const { return {input_->fd.get(), slices_.get()}; }
 
  private:
   Region() = default;
+  Status take_input(Input input);
   Status stitch(int rank, const Fd& slices, bool writable);
 
   std::string name_;
   std::size_t bytes_ = 0;  // of the input, whole pages
   int ranks_ = 1, rank_ = 0, results_ = 0;
   Stripes stripes_;
-  net::OwnSegment input_;
+  Input input_;
   Fd slices_;  // this rank's stripes of every result, one result behind the other
   std::vector<net::Mapping> peers_;
   std::vector<net::Mapping> results_at_;

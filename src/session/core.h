@@ -21,6 +21,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/clock.h"
@@ -143,7 +144,8 @@ class Core final : public Reducer {
   std::string own_digest() const;
   Status unpack(const std::string& luggage);
   membership::Report report() const;
-  void renew_areas();
+  std::vector<std::shared_ptr<collective::Region>> renew_areas();
+  void retire(std::unique_ptr<collective::Group> group, std::vector<std::shared_ptr<collective::Region>> regions);
   void salvage(const membership::View& before, collective::Group& group);
   bool left_complete(collective::Group& group, int rank);
   void take_over(collective::Group& group, int rank);
@@ -161,6 +163,7 @@ class Core final : public Reducer {
   std::uint64_t seed_;
   std::unique_ptr<Roster> roster_;  // nullptr in a job of one
   std::unique_ptr<collective::Group> group_;
+  std::jthread janitor_;   // of the view before
   membership::View view_;  // the group's
   Turn turn_;
   /// Whose samples are dealt out in the next step: decided by the step before, so that it is the same for all, however

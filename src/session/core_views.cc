@@ -278,22 +278,34 @@ void Core::enter_next() {
   auto before = std::exchange(view_, *view);
   std::swap(group_, group);
   if (closing_) salvage(before, *group);
-  renew_areas();
+  auto regions = renew_areas();
   resubmit();
   for (auto& listener : at_view_)
     if (auto alive = listener.lock()) (*alive)();
   roster_->report_adopted(view_, step_);
+  retire(std::move(group), std::move(regions));
   stalled_ += clock_.now() - began;
 }
 
-/// Every area gets memory of the new view; inside a step with what was in the old one.
-void Core::renew_areas() {
+/// Every area gets results of the new view; its input stays what and where it is. Returns what is not needed any more.
+std::vector<std::shared_ptr<collective::Region>> Core::renew_areas() {
+  std::vector<std::shared_ptr<collective::Region>> before;
   std::erase_if(areas_, [](const auto& entry) { return entry.second.expired(); });
   for (auto& [name, weak] : areas_) {
     auto area = weak.lock();
-    auto before = std::exchange(area->region, group_->create_region(name, area->bytes).or_throw());
-    if (in_step_) std::memcpy(area->region->input(), before->input(), area->bytes);
+    auto renewed = group_->create_region(name, area->bytes, area->region->input_memory()).or_throw();
+    before.push_back(std::exchange(area->region, std::move(renewed)));
   }
+  return before;
+}
+
+/// To give memory back takes longer than to go on: that is done on the side.
+void Core::retire(std::unique_ptr<collective::Group> group, std::vector<std::shared_ptr<collective::Region>> regions) {
+  janitor_ = std::jthread([group = std::move(group), regions = std::move(regions)]() mutable {
+    lower_priority();
+    group.reset();
+    regions.clear();
+  });
 }
 
 /// The lowest rank left of the view before speaks for those of the dead that had given everything to this step: their
@@ -377,6 +389,7 @@ void Core::change_view() {
     return enter_next();
   }
   departed_ = roster_->leaves();
+  if (departed_) lower_priority();  // those who stay have work to do
   blank_ = true;
   go_solo();
 }

@@ -13,7 +13,7 @@
 
 namespace pliant::session {
 
-/// Registered memory under a name. `region` changes with the view: fetch pointers anew in every step.
+/// Registered memory under a name. `region` changes with the view, and with it where results are; its input stays.
 struct Area {
   std::string name;
   std::size_t bytes = 0;

@@ -118,7 +118,7 @@ void Buckets::lay_out() {
   reset();
 }
 
-/// Points the slot at the memory that its area has now.
+/// Points the slot at its memory.
 void Buckets::bind(std::size_t index) {
   auto& slot = slots_[index];
   const auto& parameter = parameters_[index];
@@ -127,13 +127,18 @@ void Buckets::bind(std::size_t index) {
   slot.own = view_at(own, parameter);
   slot.place.reset();
   if (order_->learned && align_of(parameter) == net::kPage) slot.place = places_->add(own, bytes_of(parameter));
-  for (int which : {0, 1}) slot.mean[which] = view_at(region.result(which) + slot.offset, parameter);
+  bind_means(index);
+}
+
+void Buckets::bind_means(std::size_t index) {
+  auto& slot = slots_[index];
+  auto& region = *buckets_[slot.bucket].area->region;
+  for (int which : {0, 1}) slot.mean[which] = view_at(region.result(which) + slot.offset, parameters_[index]);
 }
 
 void Buckets::rebind() {
   if (laid_out_ != order_->learned) return lay_out();
-  places_ = std::make_unique<Places>();
-  for (auto number : order_->numbers) bind(static_cast<std::size_t>(number));
+  for (std::size_t index = 0; index < slots_.size(); ++index) bind_means(index);
 }
 
 void Buckets::reset() {

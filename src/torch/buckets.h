@@ -42,7 +42,8 @@ class Buckets {
   void reset();
   /// After the first step: adopts the order in which rank 0's gradients became ready. Collective.
   void learn_order();
-  /// The view has changed, and with it the memory; on a newcomer also the order, which came with the job's state.
+  /// The view has changed, and with it where results are; on a newcomer also the order, which came with the job's
+  /// state.
   void rebind();
   /// The order as shared state.
   StatePtr order_state() const;
@@ -71,6 +72,7 @@ class Buckets {
   };
   void lay_out();
   void bind(std::size_t index);
+  void bind_means(std::size_t index);
   void submit(Bucket& bucket);
   void move_in(std::size_t index);
   /// The slot as a tensor for .grad(). Nothing else lives there as long as it does.
