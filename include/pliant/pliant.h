@@ -224,6 +224,9 @@ class Session {
   /// Adds state to what all workers hold alike. Before the first step it is copied from rank 0 to everybody.
   Session& share(const std::string& name, StatePtr state);
   void batch(const BatchPlan& plan);
+  /// How much of each batch this worker takes, relative to the others (1): 0.5 for a machine of half the speed, 0 to
+  /// take nothing for a while. The batch as a whole stays what it is. From the step after the next on.
+  void workload(double relative);
 
   /// The training loop. Each turn ends with a commit that all workers make, or none.
   Steps steps(const StepsOptions& options);

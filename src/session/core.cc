@@ -19,6 +19,13 @@ void Core::set_batch(const BatchPlan& plan) {
   plan_ = plan;
 }
 
+void Core::set_workload(double relative) {
+  constexpr double kMost = 1000;
+  if (!(relative >= 0 && relative <= kMost))
+    throw Failure(Code::invalid, fmt::format("a workload of {} times the usual one", relative));
+  share_ = static_cast<std::uint32_t>(std::lround(relative * kUsualShare));
+}
+
 void Core::attach_sampler(std::uint64_t samples, bool shuffle) {
   if (ledger_) throw Failure(Code::invalid, "the session has a sampler already");
   if (samples == 0) throw Failure(Code::invalid, "a data set of no samples");
@@ -36,12 +43,14 @@ std::uint64_t Core::steps_per_epoch() const {
   return ledger_ ? (ledger_->samples() + global_batch() - 1) / global_batch() : 0;
 }
 
-std::vector<Range> Core::ranges_of(int slot) const { return part_of(ledger_->next(global_batch()), size(), slot); }
+std::vector<Range> Core::ranges_of(int slot) const {
+  return part_of(ledger_->next(global_batch()), turn_.deal.shares, slot);
+}
 
 Lease Core::lease_of(const Ledger& ledger, std::uint64_t step) const {
   Lease lease{ledger.epoch(), step, {}};
   Order order(ledger.samples(), seed(), ledger.epoch(), shuffle_);
-  for (const auto& range : part_of(ledger.next(global_batch()), size(), rank()))
+  for (const auto& range : part_of(ledger.next(global_batch()), turn_.deal.shares, rank()))
     for (auto position = range.begin; position < range.end; ++position) lease.samples.push_back(order.at(position));
   return lease;
 }
@@ -110,7 +119,7 @@ std::optional<Step> Core::begin_step() {
     return std::nullopt;
   }
   fault::position(self_, step_);
-  turn_ = {dealt_to_, dealt_to_.rank_of(self_), dealt_to_.size()};
+  turn_ = {deal_, deal_.to.rank_of(self_), deal_.size()};
   in_step_ = true;
   closed_ = leased_ = delivered_ = false;
   lease_size_ = 0;
@@ -148,6 +157,7 @@ void Core::fill_row() {
   row_.state_stripe = step_ % Replicas::kStripes;
   row_.state_digest = stripe_digest_;
   row_.skipped = skipped_;
+  row_.share = share_;
   row_.step_seconds = step_seconds_;
   row_.logs = std::exchange(logs_, {});
 }
@@ -167,7 +177,11 @@ std::string Core::row_now() {
 
 Summary Core::fold_rows(const Rows& rows) const {
   std::vector<SummaryRow> decoded;
-  for (const auto& bytes : rows) decoded.push_back(decode_summary(bytes).or_throw());
+  for (const auto& bytes : rows) {
+    decoded.push_back(decode_summary(bytes).or_throw());
+    if (std::ranges::any_of(decoded.back().slots, [&](auto slot) { return slot >= turn_.deal.shares.size(); }))
+      throw Failure(Code::protocol, "a summary names a contributor that is none");
+  }
   return fold(decoded).or_throw();
 }
 
@@ -209,7 +223,7 @@ void Core::absorb(const Summary& summary) {
   if (!roster_ || !in_step_) return;
   all_leave_ = std::ranges::all_of(summary.outlooks, [](const auto& outlook) { return outlook.leaves; });
   following_ = membership::next_view(view_, summary.outlooks, row_plan_);
-  dealt_to_ = view_;
+  deal_ = {view_, summary.shares};
 }
 
 /// What was leased by those whose samples did not make it into the step comes back.
@@ -268,7 +282,7 @@ StepRecord Core::record_of_step() const {
   record.lr = rate_;
   record.lineage = lineage_;
   for (auto slot : slots_)
-    if (ledger_) record.samples.push_back({turn_.view.members[slot].id, ranges_of(static_cast<int>(slot))});
+    if (ledger_) record.samples.push_back({turn_.deal.to.members[slot].id, ranges_of(static_cast<int>(slot))});
   return record;
 }
 

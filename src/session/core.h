@@ -62,6 +62,8 @@ class Core final : public Reducer {
   Replicas& replicas() { return replicas_; }
   void set_batch(const BatchPlan& plan);
   void attach_sampler(std::uint64_t samples, bool shuffle);
+  /// How much of each batch this worker takes, relative to the others (1).
+  void set_workload(double relative);
   Lease take_lease();
   Lease next_lease() const;
   std::uint64_t epoch() const { return ledger_ ? ledger_->epoch() : 0; }
@@ -106,7 +108,7 @@ class Core final : public Reducer {
 
  private:
   struct Turn {
-    membership::View view;
+    Deal deal;
     int rank = 0, size = 1;
   };
   using Rows = std::vector<std::string>;
@@ -166,10 +168,11 @@ class Core final : public Reducer {
   std::jthread janitor_;   // of the view before
   membership::View view_;  // the group's
   Turn turn_;
-  /// Whose samples are dealt out in the next step: decided by the step before, so that it is the same for all, however
-  /// early or late they hear of a loss.
-  membership::View dealt_to_;
-  bool blank_ = true;  // has no state of the job's yet
+  /// Of the next step: decided by the step before, so that it is the same for all, however early or late they hear of a
+  /// loss.
+  Deal deal_;
+  std::uint32_t share_ = kUsualShare;  // that this worker wants from now on
+  bool blank_ = true;                  // has no state of the job's yet
   bool departed_ = false;
   std::optional<membership::View> following_;  // decided by the last summary
   bool all_leave_ = false;

@@ -64,8 +64,9 @@ Result<std::unique_ptr<Core>> Core::form(const std::string& job, const View& vie
     roster = std::make_unique<Roster>(RosterOptions{job, self, std::move(listener), view, "", 0, ""});
   std::unique_ptr<Core> core(new Core(self.id, view.seed, std::move(roster)));
   PLIANT_TRY(core->try_enter(view, core->group_));
-  core->view_ = core->dealt_to_ = view;
-  core->turn_ = {view, rank, view.size()};
+  core->view_ = view;
+  core->deal_ = Deal::even(view);
+  core->turn_ = {core->deal_, rank, view.size()};
   return core;
 }
 
@@ -93,8 +94,8 @@ Result<std::unique_ptr<Core>> Core::join(const JoinOptions& options) {
     core->go_solo();
     return core;
   }
-  core->dealt_to_ = view;
-  core->turn_ = {view, rank, view.size()};
+  core->deal_ = Deal::even(view);
+  core->turn_ = {core->deal_, rank, view.size()};
   core->enter_next();
   return core;
 }
@@ -366,7 +367,7 @@ void Core::go_solo() {
   view_ = alone;
   // Never rank 0 of a job that it is not in.
   int stranger = std::max(1, static_cast<int>(std::min<std::uint64_t>(self_, 1 << 20)));
-  turn_ = {alone, stranger, stranger + 1};
+  turn_ = {Deal{alone, Shares(static_cast<std::size_t>(stranger) + 1, kUsualShare)}, stranger, stranger + 1};
   tickets_.clear();
   renew_areas();
 }
@@ -385,7 +386,7 @@ void Core::change_view() {
   if (!following && !roster_->must_change()) return;
   if (auto next = roster_->await_next()) {
     bool came_true = following && next->planned == following->planned;  // and was not overtaken by a loss
-    if (came_true) dealt_to_ = *following;
+    if (came_true) deal_ = deal_.among(*following);
     return enter_next();
   }
   departed_ = roster_->leaves();
@@ -400,8 +401,8 @@ Status Core::transfer(collective::Group& group, const Verdict& verdict) {
   bool giving = group.rank() == verdict.state_from;
   std::string luggage;
   if (giving)
-    luggage = encode(Luggage{step_, samples_seen_, skipped_, lineage_, seed_, plan_, options_, dealt_to_, ledger_,
-                             replicas_.items()});
+    luggage = encode(
+        Luggage{step_, samples_seen_, skipped_, lineage_, seed_, plan_, options_, deal_, ledger_, replicas_.items()});
   auto sizes = group.exchange(std::to_string(luggage.size()));
   if (!sizes.ok()) return sizes.error();
   luggage.resize(std::strtoull(sizes.value()[static_cast<std::size_t>(verdict.state_from)].c_str(), nullptr, 10));
@@ -449,7 +450,7 @@ Status Core::unpack(const std::string& bytes) {
   seed_ = luggage.seed;
   plan_ = luggage.batch;
   options_ = luggage.steps;
-  dealt_to_ = luggage.turn;
+  deal_ = std::move(luggage.deal);
   ledger_ = std::move(luggage.ledger);
   return {};
 }

@@ -50,6 +50,20 @@ Result<membership::View> get_view(ByteReader& in) {
   return membership::view_from(*notice);
 }
 
+void put(ByteWriter& out, const Deal& deal) {
+  auto view = wire::encode(membership::notice_of(deal.to));
+  out.put_text({reinterpret_cast<const char*>(view.data()), view.size()});
+  for (auto share : deal.shares) out.put(share);
+}
+
+Result<Deal> get_deal(ByteReader& in) {
+  auto view = get_view(in);
+  if (!view.ok()) return view.error();
+  auto deal = Deal::even(std::move(view).value());
+  for (auto& share : deal.shares) share = in.get<std::uint32_t>();
+  return deal;
+}
+
 void put(ByteWriter& out, const StateItem& item) {
   out.put_text(item.name);
   out.put(static_cast<std::uint8_t>(item.dtype)), out.put(static_cast<std::uint8_t>(item.role));
@@ -97,10 +111,22 @@ Result<Arrival> decode_arrival(std::string_view bytes) {
   return arrival;
 }
 
+Deal Deal::even(membership::View to) {
+  Shares shares(to.members.size(), kUsualShare);
+  return {std::move(to), std::move(shares)};
+}
+
+Deal Deal::among(membership::View next) const {
+  auto deal = even(std::move(next));
+  for (std::size_t rank = 0; rank < deal.shares.size(); ++rank)
+    if (int before = to.rank_of(deal.to.members[rank].id); before >= 0)
+      deal.shares[rank] = shares[static_cast<std::size_t>(before)];
+  return deal;
+}
+
 std::string encode(const Luggage& luggage) {
   ByteWriter out;
-  auto turn = wire::encode(membership::notice_of(luggage.turn));
-  out.put_text({reinterpret_cast<const char*>(turn.data()), turn.size()});
+  put(out, luggage.deal);
   for (auto word : {luggage.step, luggage.samples, luggage.skipped, luggage.lineage, luggage.seed, luggage.batch.local,
                     luggage.batch.global, luggage.batch.limit, luggage.steps.epochs, luggage.steps.steps})
     out.put(word);
@@ -114,9 +140,9 @@ std::string encode(const Luggage& luggage) {
 Result<Luggage> decode_luggage(std::string_view bytes) {
   auto in = reader_of(bytes);
   Luggage luggage;
-  auto turn = get_view(in);
-  if (!turn.ok()) return turn.error();
-  luggage.turn = std::move(turn).value();
+  auto deal = get_deal(in);
+  if (!deal.ok()) return deal.error();
+  luggage.deal = std::move(deal).value();
   for (auto* word :
        {&luggage.step, &luggage.samples, &luggage.skipped, &luggage.lineage, &luggage.seed, &luggage.batch.local,
         &luggage.batch.global, &luggage.batch.limit, &luggage.steps.epochs, &luggage.steps.steps})

@@ -22,6 +22,17 @@ struct Arrival {
 std::string encode(const Arrival& arrival);
 Result<Arrival> decode_arrival(std::string_view bytes);
 
+/// Whose samples are dealt out in a step, and how many each gets.
+struct Deal {
+  membership::View to;
+  Shares shares;  ///< by rank
+  int size() const { return to.size(); }
+  /// Everybody gets as much as the others.
+  static Deal even(membership::View to);
+  /// Among the members of `next`: who was there before keeps its share.
+  Deal among(membership::View next) const;
+};
+
 /// Everything about a job that is not in its tensors.
 struct Luggage {
   std::uint64_t step = 0;
@@ -31,7 +42,7 @@ struct Luggage {
   std::uint64_t seed = 0;
   BatchPlan batch;
   StepsOptions steps;
-  membership::View turn;  ///< whose samples are dealt out in the next step
+  Deal deal;  ///< in the next step
   std::optional<Ledger> ledger;
   std::vector<StateItem> items;  ///< names, types, counts and roles, without data
 };

@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
+#include <ranges>
 #include <utility>
 
 #include "base/hash.h"
@@ -125,18 +128,30 @@ void Ledger::give_back(std::vector<Range> ranges) {
   }
 }
 
-std::uint64_t part_size(std::uint64_t total, int members, int rank) {
-  PLIANT_ASSERT(0 <= rank && rank < members);
-  auto parts = static_cast<std::uint64_t>(members);
-  return total / parts + (static_cast<std::uint64_t>(rank) < total % parts ? 1 : 0);
+std::vector<std::uint64_t> part_sizes(std::uint64_t total, const Shares& shares) {
+  auto sum = std::accumulate(shares.begin(), shares.end(), std::uint64_t{0});
+  if (sum == 0) return part_sizes(total, Shares(shares.size(), kUsualShare));
+  __extension__ using Wide = unsigned __int128;
+  std::vector<std::uint64_t> sizes, lost;
+  auto left = total;
+  for (auto share : shares) {
+    auto exact = static_cast<Wide>(total) * share;
+    sizes.push_back(static_cast<std::uint64_t>(exact / sum));
+    lost.push_back(static_cast<std::uint64_t>(exact % sum));
+    left -= sizes.back();
+  }
+  std::vector<std::size_t> ranks(shares.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  std::ranges::stable_sort(ranks, std::ranges::greater(), [&](auto rank) { return lost[rank]; });
+  for (auto rank : ranks | std::views::take(left)) ++sizes[rank];
+  return sizes;
 }
 
-std::vector<Range> part_of(const std::vector<Range>& batch, int members, int rank) {
-  auto total = total_of(batch);
-  auto parts = static_cast<std::uint64_t>(members);
-  auto before = static_cast<std::uint64_t>(rank);
-  auto size = part_size(total, members, rank);
-  return cut(batch, before * (total / parts) + std::min(before, total % parts), size);
+std::vector<Range> part_of(const std::vector<Range>& batch, const Shares& shares, int rank) {
+  PLIANT_ASSERT(0 <= rank && static_cast<std::size_t>(rank) < shares.size());
+  auto sizes = part_sizes(total_of(batch), shares);
+  auto before = std::accumulate(sizes.begin(), sizes.begin() + rank, std::uint64_t{0});
+  return cut(batch, before, sizes[static_cast<std::size_t>(rank)]);
 }
 
 }  // namespace pliant::session

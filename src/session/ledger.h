@@ -76,10 +76,15 @@ class Ledger {
   std::vector<Range> returned_;  // sorted, disjoint, merged, all below fresh_
 };
 
-/// Sizes of the members' parts of a batch of `total`: total / members each, the remainder to the lowest ranks.
-std::uint64_t part_size(std::uint64_t total, int members, int rank);
+/// How much of a batch each member takes, relative to the others, by rank. If all are 0, all are equal.
+using Shares = std::vector<std::uint32_t>;
+inline constexpr std::uint32_t kUsualShare = 1000;
+
+/// Sizes of the members' parts of a batch of `total`: by share, rounded down; what is then left goes, one each, to
+/// those who lost most by that, of equals to the lowest ranks.
+std::vector<std::uint64_t> part_sizes(std::uint64_t total, const Shares& shares);
 /// The part of `batch` (the result of Ledger::next) that belongs to `rank`: parts are disjoint, in rank order, and
 /// together are the batch. May be empty.
-std::vector<Range> part_of(const std::vector<Range>& batch, int members, int rank);
+std::vector<Range> part_of(const std::vector<Range>& batch, const Shares& shares, int rank);
 
 }  // namespace pliant::session

@@ -88,6 +88,7 @@ Session& Session::share(const std::string& name, StatePtr state) {
 }
 
 void Session::batch(const BatchPlan& plan) { core_->set_batch(plan); }
+void Session::workload(double relative) { core_->set_workload(relative); }
 
 Steps Session::steps(const StepsOptions& options) {
   core_->start(options);

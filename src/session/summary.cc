@@ -13,7 +13,7 @@ namespace pliant::session {
 std::string encode(const SummaryRow& row) {
   ByteWriter out;
   for (auto word : {row.step, row.view_hash, row.plan_hash, row.leaves, row.delivered, row.samples, row.state_digest,
-                    row.state_stripe, row.skipped})
+                    row.state_stripe, row.skipped, row.share})
     out.put(word);
   out.put(row.step_seconds);
   out.put(static_cast<std::uint32_t>(row.slots.size()));
@@ -33,7 +33,7 @@ Result<SummaryRow> decode_summary(std::string_view bytes) {
   ByteReader in({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
   SummaryRow row;
   for (auto* word : {&row.step, &row.view_hash, &row.plan_hash, &row.leaves, &row.delivered, &row.samples,
-                     &row.state_digest, &row.state_stripe, &row.skipped})
+                     &row.state_digest, &row.state_stripe, &row.skipped, &row.share})
     *word = in.get<std::uint64_t>();
   row.step_seconds = in.get<double>();
   auto slots = in.get<std::uint32_t>();
@@ -93,6 +93,7 @@ Result<Summary> fold(const std::vector<SummaryRow>& rows) {
     summary.slots.insert(summary.slots.end(), row.slots.begin(), row.slots.end());
     summary.delivered = summary.delivered || row.delivered != 0;
     summary.outlooks.push_back({row.plan_hash, row.leaves != 0});
+    summary.shares.push_back(static_cast<std::uint32_t>(std::min<std::uint64_t>(row.share, UINT32_MAX)));
     for (const auto& log : row.logs) {
       auto& [sum, weight] = sums[log.name];
       sum += log.value * log.weight;

@@ -11,6 +11,7 @@
 
 #include "base/result.h"
 #include "membership/settle.h"
+#include "session/ledger.h"
 
 namespace pliant::session {
 
@@ -32,6 +33,7 @@ struct SummaryRow {
   std::uint64_t state_digest = 0;  ///< of the stripe of state that is due, after the previous step
   std::uint64_t state_stripe = 0;
   std::uint64_t skipped = 0;  ///< steps skipped so far because of non-finite gradients
+  std::uint64_t share = 0;    ///< of the batch that it wants, relative to the others
   double step_seconds = 0;    ///< this worker's previous step
   /// Whose samples these are, by rank when the step began: its own, and those of the dead that it speaks for.
   std::vector<std::uint64_t> slots;
@@ -47,6 +49,7 @@ struct Summary {
   std::vector<std::uint64_t> slots;           ///< whose samples count, ascending
   bool delivered = false;                     ///< then everybody's do
   std::vector<membership::Outlook> outlooks;  ///< by rank
+  Shares shares;                              ///< by rank
   std::map<std::string, double> averages;
 };
 /// `row` speaks for a dead worker too, whose own row is `dead`.

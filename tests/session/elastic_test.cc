@@ -33,6 +33,7 @@ struct Seen {
 };
 
 struct Course {
+  std::vector<double> workloads;  // by worker; empty: as usual
   std::mutex mutex;
   std::map<std::uint64_t, std::map<std::uint64_t, Seen>> steps;  // by step and worker; guarded by mutex
   std::map<std::uint64_t, std::uint64_t> digests;                // by worker, at the end; guarded by mutex
@@ -59,6 +60,7 @@ void train(std::unique_ptr<Core> core, const std::vector<Death>& deaths, Course&
     for (auto sample : lease) values[sample] = 1;
     return core->submit({.name = area->name, .count = kSamples, .area = area, .with_step = true});
   };
+  if (!course.workloads.empty()) core->set_workload(course.workloads.at(core->worker()));
   for (auto step = core->begin_step(); step; step = core->begin_step()) {
     turn = step->index();
     if (dies(Where::before_lease)) return;
@@ -87,8 +89,7 @@ void train(std::unique_ptr<Core> core, const std::vector<Death>& deaths, Course&
   core->leave();
 }
 
-void run(int workers, const std::vector<Death>& deaths, std::uint64_t epochs = 2) {
-  Course course;
+void check(int workers, const std::vector<Death>& deaths, Course& course, std::uint64_t epochs = 2) {
   run_cores(workers, [&](std::unique_ptr<Core> core) { train(std::move(core), deaths, course, epochs); });
   std::set<int> dead;
   for (const auto& death : deaths) dead.insert(death.worker);
@@ -101,6 +102,11 @@ void run(int workers, const std::vector<Death>& deaths, std::uint64_t epochs = 2
   std::set<std::uint64_t> digests;
   for (const auto& [worker, digest] : course.digests) digests.insert(digest);
   EXPECT_EQ(digests.size(), 1U);
+}
+
+void run(int workers, const std::vector<Death>& deaths) {
+  Course course;
+  check(workers, deaths, course);
 }
 
 TEST(Elastic, NobodyDies) { run(3, {}); }
@@ -129,6 +135,29 @@ TEST(Elastic, SeveralAtOnceAndOneAfterTheOtherDownToOne) {
 
 TEST(Elastic, TheFirstStepsAreNoException) {
   for (auto where : kPlaces) run(3, {{0, 0, where}});
+}
+
+TEST(Elastic, UnevenWorkloadsUseEverySampleOnceToo) {
+  for (auto where : kPlaces) {
+    Course course;
+    course.workloads = {1, 0.25, 2};
+    check(3, {{1, 3, where}}, course);
+    auto taken = [&](std::uint64_t step, std::uint64_t worker) { return course.steps[step][worker].samples.size(); };
+    EXPECT_EQ(taken(0, 0), 7U);  // nobody knows of the others' wishes yet
+    EXPECT_EQ(taken(1, 0), 6U);
+    EXPECT_EQ(taken(1, 1), 2U);
+    EXPECT_EQ(taken(1, 2), 13U);
+    EXPECT_EQ(taken(6, 0), 5U);  // of 14, between two
+    EXPECT_EQ(taken(6, 2), 9U);
+  }
+}
+
+TEST(Elastic, WhoTakesNothingHoldsNobodyUp) {
+  Course course;
+  course.workloads = {0, 1};
+  check(2, {}, course);
+  EXPECT_EQ(course.steps[2][0].samples.size(), 0U);
+  EXPECT_EQ(course.steps[2][1].samples.size(), 14U);
 }
 
 /// Dies by an exception that its thread's body catches.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <random>
 #include <string>
 
@@ -27,15 +28,18 @@ std::uint64_t total_of(const Ranges& ranges) {
   return total;
 }
 
-Ranges parts_in_rank_order(const Ranges& batch, int members) {
+Ranges parts_in_rank_order(const Ranges& batch, const Shares& shares) {
   Ranges all;
-  for (int rank = 0; rank < members; ++rank) {
-    auto part = part_of(batch, members, rank);
-    EXPECT_EQ(total_of(part), part_size(total_of(batch), members, rank));
+  auto sizes = part_sizes(total_of(batch), shares);
+  for (std::size_t rank = 0; rank < shares.size(); ++rank) {
+    auto part = part_of(batch, shares, static_cast<int>(rank));
+    EXPECT_EQ(total_of(part), sizes[rank]);
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;
 }
+
+Shares even(int members) { return Shares(static_cast<std::size_t>(members), kUsualShare); }
 
 std::vector<std::uint64_t> positions_of(const Ranges& ranges) {
   std::vector<std::uint64_t> positions;
@@ -144,21 +148,29 @@ TEST(Order, SmallOrdersAreFairOverSeeds) {
 }
 
 TEST(Parts, TakeTheRemainderFirst) {
-  EXPECT_EQ(part_size(10, 4, 0), 3U);
-  EXPECT_EQ(part_size(10, 4, 1), 3U);
-  EXPECT_EQ(part_size(10, 4, 2), 2U);
-  EXPECT_EQ(part_size(10, 4, 3), 2U);
+  EXPECT_EQ(part_sizes(10, even(4)), (std::vector<std::uint64_t>{3, 3, 2, 2}));
   Ranges batch{{3, 7}, {20, 26}};
-  EXPECT_EQ(part_of(batch, 4, 0), (Ranges{{3, 6}}));
-  EXPECT_EQ(part_of(batch, 4, 1), (Ranges{{6, 7}, {20, 22}}));
-  EXPECT_EQ(part_of(batch, 4, 2), (Ranges{{22, 24}}));
-  EXPECT_EQ(part_of(batch, 4, 3), (Ranges{{24, 26}}));
+  EXPECT_EQ(part_of(batch, even(4), 0), (Ranges{{3, 6}}));
+  EXPECT_EQ(part_of(batch, even(4), 1), (Ranges{{6, 7}, {20, 22}}));
+  EXPECT_EQ(part_of(batch, even(4), 2), (Ranges{{22, 24}}));
+  EXPECT_EQ(part_of(batch, even(4), 3), (Ranges{{24, 26}}));
 }
 
 TEST(Parts, MayBeEmpty) {
-  EXPECT_EQ(part_of({{5, 7}}, 3, 1), (Ranges{{6, 7}}));
-  EXPECT_EQ(part_of({{5, 7}}, 3, 2), Ranges{});
-  EXPECT_EQ(part_of({}, 3, 0), Ranges{});
+  EXPECT_EQ(part_of({{5, 7}}, even(3), 1), (Ranges{{6, 7}}));
+  EXPECT_EQ(part_of({{5, 7}}, even(3), 2), Ranges{});
+  EXPECT_EQ(part_of({}, even(3), 0), Ranges{});
+}
+
+TEST(Parts, FollowTheShares) {
+  using Sizes = std::vector<std::uint64_t>;
+  EXPECT_EQ(part_sizes(21, {1000, 250, 2000}), (Sizes{6, 2, 13}));
+  EXPECT_EQ(part_sizes(10, {1000, 0, 1000}), (Sizes{5, 0, 5}));
+  EXPECT_EQ(part_sizes(7, {0, 0}), (Sizes{4, 3}));
+  EXPECT_EQ(part_sizes(0, {5, 1}), (Sizes{0, 0}));
+  auto most = std::numeric_limits<std::uint32_t>::max();
+  auto many = std::uint64_t{1} << 62;
+  EXPECT_EQ(part_sizes(many, {most, most}), (Sizes{many / 2, many / 2}));
 }
 
 TEST(Parts, AreTheBatchInRankOrder) {
@@ -174,8 +186,9 @@ TEST(Parts, AreTheBatchInRankOrder) {
       batch.push_back({at, at + size});
       at += size;
     }
-    auto members = 1 + static_cast<int>(random() % 9);
-    ASSERT_EQ(positions_of(parts_in_rank_order(batch, members)), positions_of(batch)) << members;
+    Shares shares(1 + random() % 9);
+    for (auto& share : shares) share = random() % 3 ? static_cast<std::uint32_t>(random() % 4000) : kUsualShare;
+    ASSERT_EQ(positions_of(parts_in_rank_order(batch, shares)), positions_of(batch)) << shares.size();
   }
 }
 
@@ -289,16 +302,17 @@ void run_random_job(std::uint64_t seed) {
     std::vector<int> used(samples);
     while (ledger.epoch() == epoch) {
       auto batch = below(1 + below(2 * samples));
-      auto members = 1 + static_cast<int>(below(7));
+      Shares shares(1 + below(7));
+      for (auto& share : shares) share = static_cast<std::uint32_t>(below(5)) * 500;
       auto ranges = ledger.next(batch);
       auto left = ledger.left();
       ASSERT_EQ(total_of(ranges), std::min(batch, left));
-      ASSERT_EQ(positions_of(parts_in_rank_order(ranges, members)), positions_of(ranges));
+      ASSERT_EQ(positions_of(parts_in_rank_order(ranges, shares)), positions_of(ranges));
       const bool last = total_of(ranges) == left;
       ledger.commit(batch);
       Ranges lost;
-      for (int rank = 0; rank < members; ++rank) {
-        auto part = part_of(ranges, members, rank);
+      for (std::size_t rank = 0; rank < shares.size(); ++rank) {
+        auto part = part_of(ranges, shares, static_cast<int>(rank));
         if (!last && below(4) == 0)
           lost.insert(lost.end(), part.begin(), part.end());
         else

@@ -128,9 +128,9 @@ class FakeJob {
     record.digest = mix64(step_ + 1000 * lineage_);
     record.lineage = lineage_;
     auto batch = ledger_.next(batch_);
-    auto size = static_cast<int>(members_.size());
-    for (int rank = 0; rank < size; ++rank)
-      record.samples.push_back({members_[static_cast<std::size_t>(rank)], part_of(batch, size, rank)});
+    Shares even(members_.size(), kUsualShare);
+    for (std::size_t rank = 0; rank < members_.size(); ++rank)
+      record.samples.push_back({members_[rank], part_of(batch, even, static_cast<int>(rank))});
     return record;
   }
 
