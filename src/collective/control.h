@@ -73,6 +73,7 @@ struct Control {
 
   alignas(64) std::atomic<std::uint64_t> rows;  ///< rows published; row r is at row[r % 2]
   std::uint32_t row_size[2];
+  std::atomic<std::uint64_t> confirmed;  ///< between hosts: how often this rank has said that it has everything
   alignas(64) char row[2][kRowBytes];
 
   Channel channel[kMaxChannels];

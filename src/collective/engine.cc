@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "base/fault.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/system.h"
 #include "collective/diagnosis.h"
@@ -19,20 +20,54 @@ using namespace std::chrono_literals;
 constexpr Nanos kNap = 100ms;  // the longest sleep between two looks around
 constexpr std::uint32_t kBlockedOnRows = UINT32_MAX;
 
+std::vector<std::string> hosts_of(const Team& team) {
+  std::vector<std::string> hosts;
+  for (const auto& member : team.members) hosts.push_back(member.host);
+  return hosts;
+}
+
+/// Hosts' parts are of the same type as the result: means of integers would be cut twice, sums of bytes overflow.
+bool can_cross(Dtype dtype, Op op) {
+  if (dtype < Dtype::i8) return true;
+  bool bytes = dtype == Dtype::i8 || dtype == Dtype::u8;
+  return op != Op::weighted_mean && !(bytes && op == Op::mean);
+}
+
+std::atomic<std::uint64_t> Channel::*counter_of(Counter counter) {
+  switch (counter) {
+    case Counter::submitted:
+      return &Channel::submitted;
+    case Counter::reduced:
+      return &Channel::reduced;
+    case Counter::copied:
+      break;
+  }
+  return &Channel::copied;
+}
+
 }  // namespace
 
-Engine::Engine(Team team, Control* control, const GroupOptions& options)
+Engine::Engine(Team team, Control* control, const GroupOptions& options, Streams* streams)
     : team_(std::move(team)),
+      topology_(topology_of(hosts_of(team_))),
       control_(control),
       options_(options),
-      crowding_(team_.size() > usable_cores()),
+      crowding_(static_cast<int>(topology_.hosts[topology_.host_of[team_.rank]].size()) > usable_cores()),
       controls_(team_.members.size(), nullptr),
       directories_(team_.members.size()),
       departed_(team_.members.size()) {
   add_peer(team_.rank, control_);
+  for (int rank = 0; rank < team_.size(); ++rank) everybody_.push_back(rank);
+  neighbours_ = topology_.hosts[topology_.host_of[team_.rank]];
+  if (neighbours_.size() == everybody_.size()) return;
+  PLIANT_ASSERT(streams);
+  bridge_ = std::make_unique<Bridge>(team_, topology_, *streams, [this] { nudge(); });
+  for (int rank : everybody_)
+    if (!is_local(rank)) add_peer(rank, bridge_->mirror(rank));
 }
 
 Engine::~Engine() {
+  bridge_.reset();  // first: another thread calls into everything else
   stopping_ = true;
   wake_background();
   if (background_.joinable()) background_.join();
@@ -66,11 +101,13 @@ Result<LocalChannel*> Engine::channel_for(const Request& request, const RegionMa
   channel->index = index;
   channel->own = &control_->channel[index];
   channel->region = request.region;
+  channel->hash = hash_name(request.name);
   channel->peers.resize(team_.members.size(), nullptr);
   std::uint64_t first_use = history.empty() ? 0 : history.back()->own->first_use + history.back()->uses;
   auto bytes = request.count * size_of(request.dtype);
   if (registered) {
-    channel->pieces = pieces_of(request.region->stripes(), team_.rank, request.offset, request.offset + bytes);
+    channel->pieces = pieces_of(request.region->stripes(), topology_.place_of[team_.rank], request.offset,
+                                request.offset + bytes);
   } else {
     channel->ring = ring_for(bytes, team_.size());
     auto region = plain_region(fmt::format("~{}#{}", request.name.substr(0, 100), first_use),
@@ -87,6 +124,7 @@ Result<LocalChannel*> Engine::channel_for(const Request& request, const RegionMa
   entry.region_length = static_cast<std::uint8_t>(std::min(channel->region->name().size(), kMaxChannelName));
   std::memcpy(entry.region, channel->region->name().data(), entry.region_length);
   control_->channels.store(index + 1, std::memory_order_seq_cst);
+  if (bridge_) bridge_->announce(index, entry);
   ring();  // a peer may sleep because it found no such channel here
   history.push_back(std::move(channel));
   return history.back().get();
@@ -104,6 +142,10 @@ Result<std::shared_ptr<Work>> Engine::submit(const Request& request, const Regio
   if (!request.region && (!request.in || !request.out))
     return Error{Code::invalid, fmt::format("reduction '{}' has no memory", request.name)};
 
+  if (bridge_ && !can_cross(request.dtype, request.op))
+    return Error{Code::invalid, fmt::format("reduction '{}': a {} of {} between hosts would not be exact", request.name,
+                                            name_of(request.op), name_of(request.dtype))};
+
   auto work = std::make_shared<Work>();
   {
     std::lock_guard lock(submit_mutex_);
@@ -116,13 +158,14 @@ Result<std::shared_ptr<Work>> Engine::submit(const Request& request, const Regio
     work->in_ = static_cast<const std::byte*>(request.in);
     work->out_ = static_cast<std::byte*>(request.out);
     work->measure_ = request.squares;
+    work->confirmed_later_ = request.confirmed_later;
     if (request.region) work->result_ = request.region->result(static_cast<int>(work->use_ % 2)) + request.offset;
     channel.own->weight[work->use_ % 2] = request.weight;
     ++channel.uses;
     inbox_.push_back(work);
     in_flight_.fetch_add(1, std::memory_order_seq_cst);
   }
-  bool complete = request.region && publish(*work->channel_, &Channel::submitted, work->base_ + 1);
+  bool complete = request.region && publish(*work->channel_, Counter::submitted, work->base_ + 1, work->use_);
   // A thread that watches the bells hears of the rest; it is needed now only if there is something to reduce or copy.
   bool useful = complete || !request.region || !background_watches_.load(std::memory_order_seq_cst);
   if (useful && !request.caller_waits) wake_background();
@@ -141,11 +184,17 @@ void Engine::ring() {
   }
 }
 
-bool Engine::publish(LocalChannel& channel, std::atomic<std::uint64_t> Channel::*counter, std::uint64_t value) {
+bool Engine::publish(LocalChannel& channel, Counter which, std::uint64_t value, std::uint64_t use) {
+  auto counter = counter_of(which);
   (channel.own->*counter).store(value, std::memory_order_seq_cst);
-  if (channel.agreed.load(std::memory_order_acquire))
+  if (bridge_) {
+    auto slot = use % 2;
+    auto number = which == Counter::submitted ? channel.own->weight[slot] : channel.own->squares[slot];
+    bridge_->publish(channel.index, which, value, static_cast<int>(slot), number);
+  } else if (channel.agreed.load(std::memory_order_acquire)) {
     for (const auto* peer : channel.peers)
       if ((peer->*counter).load(std::memory_order_seq_cst) < value) return false;
+  }
   ring();
   return true;
 }
@@ -202,6 +251,7 @@ Status Engine::wait_until(const Done& done, std::uint32_t blocked_on) {
         diagnosis.emplace(*this);
         control_->blocked_on.store(blocked_on, std::memory_order_release);
         control_->blocked_turns.fetch_add(1, std::memory_order_release);
+        if (bridge_) bridge_->publish_state(*control_);
       }
       sleep(done);
       if (auto problem = diagnosis->look(blocked_on)) {
@@ -212,6 +262,7 @@ Status Engine::wait_until(const Done& done, std::uint32_t blocked_on) {
     if (diagnosis) {
       control_->blocked_on.store(0, std::memory_order_release);
       control_->blocked_turns.fetch_add(1, std::memory_order_release);
+      if (bridge_) bridge_->publish_state(*control_);
     }
   }
   helpers_.fetch_sub(1, std::memory_order_seq_cst);
@@ -235,6 +286,7 @@ Result<std::vector<std::string>> Engine::exchange(std::string_view row) {
     std::memcpy(control_->row[at], row.data(), row.size());
     control_->row_size[at] = static_cast<std::uint32_t>(row.size());
     control_->rows.store(++rows_, std::memory_order_seq_cst);
+    if (bridge_) bridge_->publish_row(rows_, row);
     exchange_open_ = true;
   }
   fault::point("row_published");
@@ -250,6 +302,25 @@ Result<std::vector<std::string>> Engine::exchange(std::string_view row) {
       kBlockedOnRows));
   exchange_open_ = false;
   return read_rows();
+}
+
+Status Engine::confirm() {
+  if (!bridge_) return {};
+  std::lock_guard lock(exchange_mutex_);
+  {
+    std::lock_guard against_fence(fence_mutex_);
+    if (fenced()) return fence_error_;
+    control_->confirmed.store(++confirmed_, std::memory_order_seq_cst);
+    bridge_->publish_state(*control_);
+  }
+  ring();
+  return wait_until(
+      [&] {
+        return std::ranges::all_of(controls_, [&](const auto* control) {
+          return control->confirmed.load(std::memory_order_acquire) >= confirmed_;
+        });
+      },
+      kBlockedOnRows);
 }
 
 std::vector<std::string> Engine::read_rows() const {
@@ -352,6 +423,7 @@ void Engine::complain(const Error& why) {
   auto length = std::min(why.message.size(), sizeof(control_->complaint));
   std::memcpy(control_->complaint, why.message.data(), length);
   control_->complaint_length.store(static_cast<std::uint32_t>(length), std::memory_order_release);
+  if (bridge_) bridge_->publish_state(*control_);
 }
 
 std::optional<Error> Engine::complaint_of_others() const {

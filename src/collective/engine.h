@@ -7,6 +7,10 @@
 //   all have submitted; all have copied out the slot  reduce the slices of this rank  reduced
 //   all have reduced                                  copy out of the slot          copied
 //
+// Between hosts, "all" in the first column are those of the host where memory is concerned. What they have reduced then
+// crosses (bridge.h) before it is published as reduced; and an operation that nobody confirms later is done when all
+// have said that they have it (copied).
+//
 // Threads: submit() takes a short lock only, so that a backward pass never waits for a reduction in progress.
 // progress() runs under another lock, taken by whoever waits or by the engine's own thread.
 #pragma once
@@ -23,6 +27,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "collective/bridge.h"
 #include "collective/control.h"
 #include "collective/directory.h"
 #include "collective/group.h"
@@ -40,7 +45,8 @@ struct LocalChannel {
   Channel* own = nullptr;
   std::shared_ptr<Region> region;
   Ring ring;                          // plain memory only
-  std::vector<Piece> pieces;          // what this rank finalises; registered memory only
+  std::vector<Piece> pieces;          // what this rank reduces; registered memory only
+  std::uint64_t hash = 0;             // of the name
   std::uint64_t uses = 0;             // of this shape; guarded by Engine::submit_mutex_
   std::vector<const Channel*> peers;  // by rank, nullptr until found; guarded by Engine::work_mutex_ until agreed
   std::atomic<bool> agreed{false};    // all peers are found
@@ -66,6 +72,10 @@ class Work final : public Operation {
   const std::byte* in_ = nullptr;
   std::byte* out_ = nullptr;
   bool measure_ = false;
+  bool confirmed_later_ = false;
+  std::deque<CrossingPtr> crossings_;  // in order of chunks; guarded by Engine::work_mutex_
+  std::uint64_t crossing_ = 0;         // chunks that began to cross
+  bool everywhere_ = false;            // all ranks have reduced it
   // How far this rank is, in chunks of this use; guarded by Engine::work_mutex_.
   std::uint64_t copied_in_ = 0, reduced_ = 0, copied_out_ = 0;
   int seen_ = 0;  // ranks below this one are known to have what the next action needs
@@ -78,8 +88,9 @@ class Work final : public Operation {
 
 class Engine {
  public:
-  /// `control` is this rank's own segment, kept by the caller. Peers are added before start().
-  Engine(Team team, Control* control, const GroupOptions& options);
+  /// `control` is this rank's own segment, kept by the caller. Peers are added before start(). `streams`: nullptr if
+  /// all are on one host.
+  Engine(Team team, Control* control, const GroupOptions& options, Streams* streams);
   ~Engine();
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -92,6 +103,9 @@ class Engine {
   Result<std::shared_ptr<Work>> submit(const Request& request, const RegionMaker& plain_region);
   Status wait(const Work& work);
   Result<std::vector<std::string>> exchange(std::string_view row);
+  Status confirm();
+  const Topology& topology() const { return topology_; }
+  bool is_local(int rank) const { return topology_.host_of[rank] == topology_.host_of[team_.rank]; }
 
   /// The first reason stands. When this returns, nothing is published any more.
   void fence(Error why);
@@ -114,8 +128,10 @@ class Engine {
   bool progress();  // guarded by work_mutex_
   bool try_progress(int waiting_here);
   Moved advance(Work& work);  // guarded by work_mutex_
-  bool all_have(Work& work, std::atomic<std::uint64_t> Channel::*counter, std::uint64_t target);
-  bool least_is(const Work& work, std::atomic<std::uint64_t> Channel::*counter, std::uint64_t target);
+  using Ranks = std::vector<int>;
+  bool all_have(Work& work, const Ranks& ranks, std::atomic<std::uint64_t> Channel::*counter, std::uint64_t target);
+  static bool least_is(const Work& work, const Ranks& ranks, std::atomic<std::uint64_t> Channel::*counter,
+                       std::uint64_t target);
   const Channel* peer_of(Work& work, int rank);
   Moved advance_registered(Work& work);
   Moved advance_plain(Work& work);
@@ -123,8 +139,16 @@ class Engine {
                      bool streaming);
   /// Stores a counter of the own channel, and rings if that may be what somebody sleeps for: if no other rank is still
   /// behind. The last one of several that publish at once sees all the others, so one of them rings. True if it rang.
-  bool publish(LocalChannel& channel, std::atomic<std::uint64_t> Channel::*counter, std::uint64_t value);
+  bool publish(LocalChannel& channel, Counter counter, std::uint64_t value, std::uint64_t use);
   bool all_published(Work& work);
+  /// What this host's ranks gave is in `result`: begins to carry this rank's part of [begin, end) of the region.
+  void begin_crossing(Work& work, std::uint64_t chunk, std::size_t begin, std::size_t end, std::byte* result);
+  /// True once everything that this rank carries is final.
+  bool cross(Work& work, Crossing& crossing);
+  void finalise(Work& work, Crossing& crossing, Leg& leg);
+  bool crossed(Work& work);
+  void publish_reduced(Work& work, std::uint64_t chunks);
+  Moved conclude(Work& work);
   void copy_out(Work& work, std::uint64_t chunk);
   void finish(Work& work);
   void fail(Work& work, Error why);
@@ -146,7 +170,10 @@ class Engine {
   int departed_before_row(std::uint64_t rows) const;
 
   const Team team_;
+  const Topology topology_;
   Control* const control_;
+  Ranks everybody_, neighbours_;  // all ranks; those of this host, this one included
+  std::unique_ptr<Bridge> bridge_;  // nullptr if all are on one host
   const GroupOptions options_;
   Crowding crowding_;
   SteadyClock clock_;
@@ -167,6 +194,7 @@ class Engine {
 
   std::mutex exchange_mutex_;
   std::uint64_t rows_ = 0;      // guarded by exchange_mutex_
+  std::uint64_t confirmed_ = 0; // guarded by exchange_mutex_
   bool exchange_open_ = false;  // guarded by exchange_mutex_; own row is out, the others' were not seen
   std::vector<std::string> read_rows() const;
 

@@ -15,7 +15,8 @@ namespace pliant::collective {
 
 class Group::Impl final : public ViewEvents {
  public:
-  Impl(Team team, std::unique_ptr<Mesh> own_mesh, Mesh* mesh, GroupOptions options, net::OwnSegment control)
+  Impl(Team team, std::unique_ptr<Mesh> own_mesh, Mesh* mesh, GroupOptions options, net::OwnSegment control,
+       Streams* streams)
       : team_(std::move(team)),
         options_(options),
         segment_(std::move(control)),
@@ -27,7 +28,7 @@ class Group::Impl final : public ViewEvents {
     control_words->view_hash = team_.view_hash;
     control_words->rank = static_cast<std::uint32_t>(team_.rank);
     control_words->ranks = static_cast<std::uint32_t>(team_.size());
-    engine_.emplace(team_, control_words, options_);
+    engine_.emplace(team_, control_words, options_, streams);
   }
 
   ~Impl() override {
@@ -38,7 +39,8 @@ class Group::Impl final : public ViewEvents {
     if (mesh_) {
       mesh_->connect(team_.members);
       mesh_->subscribe(team_.view_hash, this);
-      mesh_->send(others(), wire::Entered{team_.view_hash, team_.view}, {segment_.fd.get()});
+      mesh_->send(neighbours(), wire::Entered{team_.view_hash, team_.view}, {segment_.fd.get()});
+      mesh_->send(strangers(), wire::Entered{team_.view_hash, team_.view});
       PLIANT_TRY(wait_formed());
     }
     engine_->start();
@@ -51,8 +53,8 @@ class Group::Impl final : public ViewEvents {
     int rank = rank_of(from);
     if (rank < 0) return;
     if (const auto* notice = std::get_if<wire::RegionNotice>(&message)) return arrive(rank, *notice, std::move(fds));
-    if (fds.size() != 1) return;
-    auto greeted = greet(rank, fds[0]);
+    if (fds.size() != (engine_->is_local(rank) ? 1U : 0U)) return;
+    auto greeted = fds.empty() ? Status() : greet(rank, fds[0]);
     std::lock_guard lock(mutex_);
     if (!greeted.ok())
       failure_ = greeted;
@@ -81,7 +83,11 @@ class Group::Impl final : public ViewEvents {
                                                 Region::Input input = {}) {
     if (name.empty() || name.size() > kMaxChannelName)
       return Error{Code::invalid, fmt::format("a region needs a name of 1 to {} characters", kMaxChannelName)};
-    auto created = Region::create(name, bytes, team_.size(), team_.rank, results, std::move(input));
+    const auto& topology = engine_->topology();
+    auto here = static_cast<int>(local_ranks().size());
+    auto sharers = here == team_.size() ? here : topology.widest() * topology.host_count();
+    auto created =
+        Region::create(name, bytes, here, topology.place_of[team_.rank], results, std::move(input), sharers);
     if (!created.ok()) return created;
     auto region = created.value();
     std::vector<Parked> parked;
@@ -95,7 +101,7 @@ class Group::Impl final : public ViewEvents {
     if (mesh_) {
       auto notice = region->notice();
       notice.view_hash = team_.view_hash;
-      mesh_->send(others(), std::move(notice), region->descriptors());
+      mesh_->send(neighbours(), std::move(notice), region->descriptors());
     }
     for (auto& part : parked) add_part(*region, part.rank, part.notice, part.fds);
     return region;
@@ -127,11 +133,18 @@ class Group::Impl final : public ViewEvents {
     return -1;
   }
 
-  std::vector<std::uint64_t> others() const {
+  std::vector<std::uint64_t> others(bool local) const {
     std::vector<std::uint64_t> ids;
     for (int rank = 0; rank < team_.size(); ++rank)
-      if (rank != team_.rank) ids.push_back(team_.members[rank].id);
+      if (rank != team_.rank && engine_->is_local(rank) == local) ids.push_back(team_.members[rank].id);
     return ids;
+  }
+  /// The others of this host, who share memory; and those of other hosts.
+  std::vector<std::uint64_t> neighbours() const { return others(true); }
+  std::vector<std::uint64_t> strangers() const { return others(false); }
+  const std::vector<int>& local_ranks() const {
+    const auto& topology = engine_->topology();
+    return topology.hosts[topology.host_of[team_.rank]];
   }
 
   Status wait_formed() {
@@ -174,7 +187,7 @@ class Group::Impl final : public ViewEvents {
   void add_part(Region& region, int rank, const wire::RegionNotice& notice, const std::vector<Fd>& fds) {
     {
       std::lock_guard lock(add_mutex_);
-      if (auto added = region.add_peer(rank, notice, fds); !added.ok()) {
+      if (auto added = region.add_peer(engine_->topology().place_of[rank], notice, fds); !added.ok()) {
         engine_->fence(added.error());
         return;
       }
@@ -204,23 +217,24 @@ class Group::Impl final : public ViewEvents {
 Group::Group(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Group::~Group() = default;
 
-Result<std::unique_ptr<Group>> Group::make(Team team, std::unique_ptr<Mesh> own, Mesh* mesh, GroupOptions options) {
+Result<std::unique_ptr<Group>> Group::make(Team team, std::unique_ptr<Mesh> own, Mesh* mesh, GroupOptions options,
+                                           Streams* streams) {
   auto control = net::create_segment("control", sizeof(Control), net::Backing::sparse);
   if (!control.ok()) return control.error();
-  auto impl = std::make_unique<Impl>(std::move(team), std::move(own), mesh, options, std::move(control).value());
+  auto impl = std::make_unique<Impl>(std::move(team), std::move(own), mesh, options, std::move(control).value(), streams);
   PLIANT_TRY(impl->enter());
   return std::unique_ptr<Group>(new Group(std::move(impl)));
 }
 
-Result<std::unique_ptr<Group>> Group::form(Team team, Mesh* mesh, GroupOptions options) {
-  return make(std::move(team), nullptr, mesh, options);
+Result<std::unique_ptr<Group>> Group::form(Team team, Mesh* mesh, GroupOptions options, Streams* streams) {
+  return make(std::move(team), nullptr, mesh, options, streams);
 }
 
 Result<std::unique_ptr<Group>> Group::form(Team team, Fd listener, GroupOptions options) {
   std::unique_ptr<Mesh> mesh;
   if (team.size() > 1) mesh = std::make_unique<Mesh>(team.job, team.members[team.rank], std::move(listener));
   auto* at = mesh.get();
-  return make(std::move(team), std::move(mesh), at, options);
+  return make(std::move(team), std::move(mesh), at, options, nullptr);
 }
 
 int Group::rank() const { return impl_->team().rank; }
@@ -235,6 +249,7 @@ Status Group::wait(const OperationHandle& operation) {
   return impl_->engine().wait(static_cast<const Work&>(*operation));
 }
 Result<std::vector<std::string>> Group::exchange(std::string_view row) { return impl_->engine().exchange(row); }
+Status Group::confirm() { return impl_->engine().confirm(); }
 void Group::fence(Error why) { impl_->engine().fence(std::move(why)); }
 bool Group::fenced() const { return impl_->engine().fenced(); }
 bool Group::settle(const OperationHandle& operation) { return impl_->engine().settle(static_cast<Work&>(*operation)); }

@@ -23,6 +23,7 @@
 #include "base/result.h"
 #include "collective/mesh.h"
 #include "collective/region.h"
+#include "collective/streams.h"
 
 namespace pliant::collective {
 
@@ -55,6 +56,9 @@ struct Request {
   void* out = nullptr;
   double weight = 1;          ///< 0: this rank does not contribute
   bool squares = false;       ///< also compute the result's sum of squares
+  /// Between hosts: confirm() follows, before anything is made of the result. Otherwise wait() makes sure that
+  /// everybody has it, which takes another message.
+  bool confirmed_later = false;
   bool caller_waits = false;  ///< wait() follows at once: no other thread needs to be woken
 };
 
@@ -75,7 +79,9 @@ class Group {
  public:
   /// Enters the view with all members of the team. Blocks until all have, one is lost, or the limit has passed.
   /// `mesh` must outlive the group; a team of one needs none.
-  static Result<std::unique_ptr<Group>> form(Team team, Mesh* mesh, GroupOptions options = {});
+  /// `streams` has lanes to all members on other hosts, if there are any.
+  static Result<std::unique_ptr<Group>> form(Team team, Mesh* mesh, GroupOptions options = {},
+                                             Streams* streams = nullptr);
   /// The same with a mesh of its own.
   static Result<std::unique_ptr<Group>> form(Team team, Fd listener, GroupOptions options = {});
   /// Releases; peers that still wait on this rank see it as gone. Call leave() first to go in good order.
@@ -95,6 +101,9 @@ class Group {
   Status wait(const OperationHandle& operation);
   /// Everybody's row, in rank order: blocks until all have called it as often. At most kRowBytes each.
   Result<std::vector<std::string>> exchange(std::string_view row);
+  /// Between hosts: says that this rank has all results and rows so far, and waits until all have said so. Then nobody
+  /// can lack what somebody acts on, whoever dies. On one host memory tells the same, and this returns at once.
+  Status confirm();
 
   /// Ends the view: every wait, now and later, fails with `why` (the first reason stands). When this returns, this rank
   /// publishes nothing more. Memory stays mapped until the group is destroyed.
@@ -114,7 +123,8 @@ class Group {
  private:
   class Impl;
   explicit Group(std::unique_ptr<Impl> impl);
-  static Result<std::unique_ptr<Group>> make(Team team, std::unique_ptr<Mesh> own, Mesh* mesh, GroupOptions options);
+  static Result<std::unique_ptr<Group>> make(Team team, std::unique_ptr<Mesh> own, Mesh* mesh, GroupOptions options,
+                                             Streams* streams);
   std::unique_ptr<Impl> impl_;
 };
 

@@ -13,6 +13,38 @@ constexpr std::size_t kMostSlots = 16;
 
 }  // namespace
 
+int Topology::widest() const {
+  std::size_t most = 0;
+  for (const auto& ranks : hosts) most = std::max(most, ranks.size());
+  return static_cast<int>(most);
+}
+
+Topology topology_of(const std::vector<std::string>& host_by_rank) {
+  Topology topology;
+  std::vector<std::string> names;
+  for (std::size_t rank = 0; rank < host_by_rank.size(); ++rank) {
+    auto host = static_cast<std::size_t>(std::ranges::find(names, host_by_rank[rank]) - names.begin());
+    if (host == names.size()) {
+      names.push_back(host_by_rank[rank]);
+      topology.hosts.emplace_back();
+    }
+    topology.host_of.push_back(static_cast<int>(host));
+    topology.place_of.push_back(static_cast<int>(topology.hosts[host].size()));
+    topology.hosts[host].push_back(static_cast<int>(rank));
+  }
+  return topology;
+}
+
+/// In turns of as many as the widest host has ranks, so that each of them finalises as much as the others.
+int final_host(std::size_t stripe, const Topology& topology) {
+  return static_cast<int>(stripe / static_cast<std::size_t>(topology.widest()) % topology.hosts.size());
+}
+
+int carrier(std::size_t stripe, int host, const Topology& topology) {
+  const auto& ranks = topology.hosts[static_cast<std::size_t>(host)];
+  return ranks[stripe % ranks.size()];
+}
+
 std::size_t Stripes::owned(int rank) const {
   auto total = count();
   auto mine = total / ranks + (total % ranks > static_cast<std::size_t>(rank) ? 1 : 0);
@@ -21,15 +53,16 @@ std::size_t Stripes::owned(int rank) const {
   return mine * stripe - (has_last ? total * stripe - bytes : 0);
 }
 
-Stripes stripes_for(std::size_t bytes, int ranks) {
+Stripes stripes_for(std::size_t bytes, int ranks, int sharers) {
   bytes = round_up(std::max<std::size_t>(bytes, 1), kPage);
-  auto share = round_up((bytes + ranks - 1) / ranks, kPage);
+  auto parts = static_cast<std::size_t>(std::max(ranks, sharers));
+  auto share = round_up((bytes + parts - 1) / parts, kPage);
   auto stripe = std::min(share, kLargestStripe);
   stripe = std::max(stripe, round_up(bytes / kMostStripes, kPage));
   return {bytes, stripe, ranks};
 }
 
-std::vector<Piece> pieces_of(const Stripes& stripes, int rank, std::size_t begin, std::size_t end) {
+std::vector<Piece> pieces_of(const Stripes& stripes, int rank, std::size_t begin, std::size_t end, bool apart) {
   std::vector<Piece> pieces;
   if (begin >= end) return pieces;
   auto first = begin / stripes.stripe;
@@ -38,7 +71,7 @@ std::vector<Piece> pieces_of(const Stripes& stripes, int rank, std::size_t begin
   for (; index * stripes.stripe < end; index += n) {
     auto from = std::max(begin, index * stripes.stripe);
     auto to = std::min(end, (index + 1) * stripes.stripe);
-    if (!pieces.empty() && pieces.back().end == from)
+    if (!apart && !pieces.empty() && pieces.back().end == from)
       pieces.back().end = to;  // a single rank owns everything: one long piece
     else
       pieces.push_back({from, to});

@@ -15,6 +15,21 @@ constexpr std::size_t kStreamFrom = 4 << 20;
 constexpr std::size_t kStreamRegion = 32 << 20;
 constexpr std::size_t kAbortEvery = 1 << 20;  // bytes between two looks at the fence
 
+bool is_integer(Dtype dtype) { return dtype >= Dtype::i8; }
+
+/// What a host makes of its ranks' contributions, before those of all hosts become the result. The mean of floats is
+/// that of hosts' means, weighted, so that large numbers of ranks do not need larger numbers; integers are divided once.
+Op partial_op(Dtype dtype, Op op) { return op == Op::mean && is_integer(dtype) ? Op::sum : op; }
+
+Recipe final_recipe(Dtype dtype, Op op, std::span<const double> weights, std::size_t contributors,
+                    std::span<double> shares) {
+  if (op != Op::mean) return recipe_for(dtype, op, weights, shares);
+  if (!is_integer(dtype)) return recipe_for(dtype, Op::weighted_mean, weights, shares);
+  auto recipe = recipe_for(dtype, Op::mean, weights, shares);
+  recipe.factor = contributors ? 1.0 / static_cast<double>(contributors) : 1.0;
+  return recipe;
+}
+
 }  // namespace
 
 const Channel* Engine::peer_of(Work& work, int rank) {
@@ -28,10 +43,12 @@ const Channel* Engine::peer_of(Work& work, int rank) {
   return theirs;
 }
 
-/// True once every rank's counter has reached the target; remembers how far it got, so that each rank is asked once.
-bool Engine::all_have(Work& work, std::atomic<std::uint64_t> Channel::*counter, std::uint64_t target) {
-  for (; work.seen_ < team_.size(); ++work.seen_) {
-    const auto* peer = peer_of(work, work.seen_);
+/// True once the counters of all these ranks have reached the target; remembers how far it got, so that each is asked
+/// once.
+bool Engine::all_have(Work& work, const Ranks& ranks, std::atomic<std::uint64_t> Channel::*counter,
+                      std::uint64_t target) {
+  for (; work.seen_ < static_cast<int>(ranks.size()); ++work.seen_) {
+    const auto* peer = peer_of(work, ranks[work.seen_]);
     if (!peer || (peer->*counter).load(std::memory_order_acquire) < target) return false;
   }
   work.seen_ = 0;
@@ -39,9 +56,10 @@ bool Engine::all_have(Work& work, std::atomic<std::uint64_t> Channel::*counter, 
 }
 
 /// The same without a memory, for conditions that are looked at in turns.
-bool Engine::least_is(const Work& work, std::atomic<std::uint64_t> Channel::*counter, std::uint64_t target) {
-  for (const auto* peer : work.channel_->peers)
-    if ((peer->*counter).load(std::memory_order_acquire) < target) return false;
+bool Engine::least_is(const Work& work, const Ranks& ranks, std::atomic<std::uint64_t> Channel::*counter,
+                      std::uint64_t target) {
+  for (int rank : ranks)
+    if ((work.channel_->peers[rank]->*counter).load(std::memory_order_acquire) < target) return false;
   return true;
 }
 
@@ -53,17 +71,17 @@ void Engine::reduce_pieces(Work& work, const std::vector<Piece>& pieces, std::si
   auto& [weights, shares, inputs, contributions] = scratch_;
   weights.clear();
   inputs.clear();
-  for (int rank = 0; rank < team_.size(); ++rank) {
+  for (int rank : neighbours_) {
     auto weight = channel.peers[rank]->weight[work.use_ % 2];
     if (!(weight > 0)) continue;
     weights.push_back(weight);
-    inputs.push_back(channel.region->input_of(rank) + in_shift);
+    inputs.push_back(channel.region->input_of(topology_.place_of[rank]) + in_shift);
   }
   shares.resize(weights.size());
   contributions.resize(weights.size());
-  auto recipe = recipe_for(shape.dtype, shape.op, weights, shares);
-  recipe.streaming = streaming;
-  recipe.squares = work.measure_;
+  auto recipe = recipe_for(shape.dtype, bridge_ ? partial_op(shape.dtype, shape.op) : shape.op, weights, shares);
+  recipe.streaming = streaming && !bridge_;
+  recipe.squares = work.measure_ && !bridge_;
   for (const auto& piece : pieces) {
     for (auto at = piece.begin; at < piece.end; at += kAbortEvery) {
       if (fenced_.load(std::memory_order_relaxed)) return;
@@ -79,23 +97,126 @@ Engine::Moved Engine::advance_registered(Work& work) {
   auto& channel = *work.channel_;
   auto target = work.base_ + 1;
   auto moved = Moved::no;
-  if (work.reduced_ == 0) {
-    if (!channel.region->ready() || !all_have(work, &Channel::submitted, target)) return Moved::no;
+  if (work.reduced_ == 0 && work.crossing_ == 0) {
+    if (!channel.region->ready() || !all_have(work, neighbours_, &Channel::submitted, target)) return Moved::no;
     auto* result = static_cast<std::byte*>(work.result_) - channel.own->shape.offset;
     auto bytes = channel.own->shape.count * size_of(channel.own->shape.dtype);
-    if (team_.size() > 1 || work.measure_ || channel.own->shape.op == Op::product)
+    bool given_alone = bridge_ && neighbours_.size() == 1;  // then it crosses as it is
+    if (!given_alone && (team_.size() > 1 || work.measure_ || channel.own->shape.op == Op::product))
       reduce_pieces(work, channel.pieces, 0, result, bytes >= kStreamFrom || channel.region->bytes() >= kStreamRegion);
     if (fenced()) return Moved::no;  // perhaps in the middle of a piece
-    channel.own->squares[work.use_ % 2] = work.squares_;
-    work.reduced_ = 1;
-    publish(channel, &Channel::reduced, target);
+    if (bridge_)
+      begin_crossing(work, 0, channel.own->shape.offset, channel.own->shape.offset + bytes, result);
+    else
+      publish_reduced(work, 1);
     moved = Moved::yes;
   }
-  if (!all_have(work, &Channel::reduced, target)) return moved;
-  work.squares_ = 0;
-  for (const auto* peer : channel.peers) work.squares_ += peer->squares[work.use_ % 2];
+  if (work.reduced_ == 0) {
+    if (!crossed(work) || fenced()) return moved;
+    publish_reduced(work, 1);
+    moved = Moved::yes;
+  }
+  return conclude(work) == Moved::yes ? Moved::yes : moved;
+}
+
+void Engine::publish_reduced(Work& work, std::uint64_t chunks) {
+  work.channel_->own->squares[work.use_ % 2] = work.squares_;
+  work.reduced_ = chunks;
+  publish(*work.channel_, Counter::reduced, work.base_ + chunks, work.use_);
+}
+
+/// Everything is reduced and copied here: is it everywhere?
+Engine::Moved Engine::conclude(Work& work) {
+  auto& channel = *work.channel_;
+  auto target = work.base_ + channel.own->chunks;
+  if (!work.everywhere_) {
+    if (!all_have(work, everybody_, &Channel::reduced, target)) return Moved::no;
+    work.squares_ = 0;
+    for (const auto* peer : channel.peers) work.squares_ += peer->squares[work.use_ % 2];
+    work.everywhere_ = true;
+    bool told = channel.own->shape.memory == Memory::plain;  // with the last chunk
+    if (bridge_ && !work.confirmed_later_ && !told) publish(channel, Counter::copied, target, work.use_);
+  }
+  if (bridge_ && !work.confirmed_later_ && !all_have(work, everybody_, &Channel::copied, target)) return Moved::no;
   finish(work);
   return Moved::yes;
+}
+
+// ---- between hosts ----
+
+void Engine::begin_crossing(Work& work, std::uint64_t chunk, std::size_t begin, std::size_t end, std::byte* result) {
+  auto& channel = *work.channel_;
+  const auto& stripes = channel.region->stripes();
+  double weight = 0;
+  std::size_t contributors = 0;
+  for (int rank : neighbours_) {
+    auto own = channel.peers[rank]->weight[work.use_ % 2];
+    if (!(own > 0)) continue;
+    weight += own;
+    ++contributors;
+  }
+  std::vector<Leg> legs;
+  int here = topology_.host_of[team_.rank];
+  for (const auto& piece : pieces_of(stripes, topology_.place_of[team_.rank], begin, end, true)) {
+    auto stripe = piece.begin / stripes.stripe;
+    legs.push_back({stripe, piece, final_host(stripe, topology_) == here, false, {}});
+  }
+  const auto* given = neighbours_.size() == 1 ? channel.region->input() : result;
+  work.crossings_.push_back(bridge_->open({channel.hash, work.use_, chunk}, std::move(legs), given, result,
+                                          channel.region, weight, contributors));
+  work.crossing_ = chunk + 1;
+}
+
+void Engine::finalise(Work& work, Crossing& crossing, Leg& leg) {
+  const auto& shape = work.channel_->own->shape;
+  auto& [weights, shares, inputs, contributions] = scratch_;
+  weights.clear();
+  inputs.clear();
+  std::size_t contributors = 0;
+  auto add = [&](const std::byte* bytes, double weight, std::size_t count) {
+    contributors += count;
+    if (count == 0) return;
+    weights.push_back(shape.op == Op::weighted_mean ? weight : static_cast<double>(count));
+    inputs.push_back(bytes);
+  };
+  std::ranges::sort(leg.partials, {}, &Partial::host);
+  auto next = leg.partials.begin();
+  for (int host = 0; host < topology_.host_count(); ++host) {
+    if (host == topology_.host_of[team_.rank]) {
+      add(crossing.given + leg.piece.begin, crossing.own_weight, crossing.own_contributors);
+    } else {
+      add(next->bytes.get(), next->weight, next->contributors);
+      ++next;
+    }
+  }
+  shares.resize(weights.size());
+  contributions.resize(weights.size());
+  auto recipe = final_recipe(shape.dtype, shape.op, weights, contributors, shares);
+  recipe.squares = work.measure_;
+  for (std::size_t k = 0; k < inputs.size(); ++k) contributions[k] = {inputs[k], shares[k]};
+  work.squares_ += reduce(recipe, crossing.result + leg.piece.begin, contributions, leg.piece.size() / size_of(shape.dtype));
+  fault::point("mid_slice");
+  leg.done = true;
+  bridge_->send_final(crossing, leg);
+}
+
+bool Engine::cross(Work& work, Crossing& crossing) {
+  bool all = bridge_->collect(crossing);
+  auto others = static_cast<std::size_t>(topology_.host_count() - 1);
+  for (auto& leg : crossing.legs) {
+    if (!leg.final_here || leg.done) continue;
+    if (leg.partials.size() == others && !fenced_.load(std::memory_order_relaxed)) finalise(work, crossing, leg);
+    all = all && leg.done;
+  }
+  return all;
+}
+
+/// The oldest crossing is complete.
+bool Engine::crossed(Work& work) {
+  if (work.crossings_.empty() || !cross(work, *work.crossings_.front())) return false;
+  bridge_->close(*work.crossings_.front());
+  work.crossings_.pop_front();
+  return true;
 }
 
 void Engine::copy_out(Work& work, std::uint64_t chunk) {
@@ -109,11 +230,10 @@ void Engine::copy_out(Work& work, std::uint64_t chunk) {
 
 Engine::Moved Engine::advance_plain(Work& work) {
   auto& channel = *work.channel_;
-  if (!channel.region->ready() || work.seen_ < team_.size()) {
-    if (!channel.region->ready()) return Moved::no;
-    for (; work.seen_ < team_.size(); ++work.seen_)
-      if (!peer_of(work, work.seen_)) return Moved::no;
-  }
+  if (!channel.region->ready()) return Moved::no;
+  if (!channel.agreed.load(std::memory_order_relaxed))
+    for (int rank : everybody_)
+      if (!peer_of(work, rank)) return Moved::no;
   const auto& ring = channel.ring;
   auto bytes = channel.own->shape.count * size_of(channel.own->shape.dtype);
   auto slots = static_cast<std::uint64_t>(ring.slots);
@@ -127,37 +247,44 @@ Engine::Moved Engine::advance_plain(Work& work) {
   bool any = false;
   for (bool moved = true; moved && !fenced_.load(std::memory_order_relaxed); any = any || moved) {
     moved = false;
-    if (auto c = work.copied_in_; c < ring.chunks && least_is(work, &Channel::reduced, freed(c))) {
+    if (auto c = work.copied_in_; c < ring.chunks && least_is(work, neighbours_, &Channel::reduced, freed(c))) {
       copy(channel.region->input() + slot_of(c), work.in_ + c * ring.chunk, size_of_chunk(c), false);
       work.copied_in_ = c + 1;
-      publish(channel, &Channel::submitted, work.base_ + c + 1);
+      publish(channel, Counter::submitted, work.base_ + c + 1, work.use_);
       moved = true;
     }
-    if (auto c = work.reduced_; c < work.copied_in_ && least_is(work, &Channel::submitted, work.base_ + c + 1) &&
-                                least_is(work, &Channel::copied, freed(c))) {
+    if (auto c = bridge_ ? work.crossing_ : work.reduced_;
+        c < work.copied_in_ && least_is(work, neighbours_, &Channel::submitted, work.base_ + c + 1) &&
+        least_is(work, neighbours_, &Channel::copied, freed(c)) &&
+        (!bridge_ || least_is(work, everybody_, &Channel::reduced, freed(c)))) {
       auto begin = slot_of(c);
       // Even parts of this very chunk: the last one of a message may be short. Parts are whole pages of the slot,
       // whose pages belong to ranks by the region's stripes.
-      reduce_pieces(work, pieces_of(channel.region->stripes(), team_.rank, begin, begin + size_of_chunk(c)), 0,
-                    channel.region->result(0), false);
+      auto end = begin + size_of_chunk(c);
+      auto place = topology_.place_of[team_.rank];
+      if (!bridge_ || neighbours_.size() > 1)
+        reduce_pieces(work, pieces_of(channel.region->stripes(), place, begin, end), 0, channel.region->result(0), false);
       if (fenced()) break;
-      channel.own->squares[work.use_ % 2] = work.squares_;
-      work.reduced_ = c + 1;
-      publish(channel, &Channel::reduced, work.base_ + c + 1);
+      if (bridge_)
+        begin_crossing(work, c, begin, end, channel.region->result(0));
+      else
+        publish_reduced(work, c + 1);
       moved = true;
     }
-    if (auto c = work.copied_out_; c < work.reduced_ && least_is(work, &Channel::reduced, work.base_ + c + 1)) {
+    if (bridge_ && crossed(work) && !fenced()) {
+      publish_reduced(work, work.reduced_ + 1);
+      moved = true;
+    }
+    if (auto c = work.copied_out_;
+        c < work.reduced_ && least_is(work, neighbours_, &Channel::reduced, work.base_ + c + 1)) {
       copy_out(work, c);
       work.copied_out_ = c + 1;
-      publish(channel, &Channel::copied, work.base_ + c + 1);
+      publish(channel, Counter::copied, work.base_ + c + 1, work.use_);
       moved = true;
     }
   }
   if (work.copied_out_ < ring.chunks) return any ? Moved::yes : Moved::no;
-  work.squares_ = 0;
-  for (const auto* peer : channel.peers) work.squares_ += peer->squares[work.use_ % 2];
-  finish(work);
-  return Moved::yes;
+  return conclude(work) == Moved::yes || any ? Moved::yes : Moved::no;
 }
 
 Engine::Moved Engine::advance(Work& work) {

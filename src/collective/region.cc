@@ -15,18 +15,18 @@ std::size_t slices_bytes(const Stripes& stripes, int rank, int results) {
 }  // namespace
 
 Result<std::shared_ptr<Region>> Region::create(std::string name, std::size_t bytes, int ranks, int rank, int results,
-                                               Input input) {
+                                               Input input, int sharers) {
   if (bytes == 0) return Error{Code::invalid, fmt::format("region '{}' has no bytes", name)};
   std::shared_ptr<Region> region(new Region);
   region->name_ = std::move(name);
   region->ranks_ = ranks;
   region->rank_ = rank;
-  region->stripes_ = stripes_for(bytes, ranks);
+  region->stripes_ = stripes_for(bytes, ranks, sharers);
   region->bytes_ = region->stripes_.bytes;
   region->results_ = results;
   region->missing_ = ranks - 1;
   PLIANT_TRY(region->take_input(std::move(input)));
-  if (ranks == 1) return region;
+  if (std::max(ranks, sharers) == 1) return region;
 
   auto slices = net::create_memory(region->name_ + ":result", slices_bytes(region->stripes_, rank, results),
                                    net::Backing::reserved);

@@ -22,9 +22,10 @@ class Region {
   using Input = std::shared_ptr<net::OwnSegment>;
 
   /// `results` buffers alternate from use to use. A region of a team of one has no results: its input is the result.
-  /// `input` is that of a region that is not used any more, or empty.
+  /// `input` is that of a region that is not used any more, or empty. `ranks` and `rank` count those of this host; if
+  /// there are others, a result is divided by `sharers` in all.
   static Result<std::shared_ptr<Region>> create(std::string name, std::size_t bytes, int ranks, int rank, int results,
-                                                Input input = nullptr);
+                                                Input input = nullptr, int sharers = 0);
   Region(const Region&) = delete;
   Region& operator=(const Region&) = delete;
 
@@ -37,7 +38,7 @@ class Region {
   const std::byte* input_of(int rank) const { return rank == rank_ ? input_->memory.data() : peers_[rank].data(); }
   const Input& input_memory() const { return input_; }
   /// Contiguous; writable only where this rank owns the stripe.
-  std::byte* result(int which) { return ranks_ == 1 ? input() : results_at_[which].data(); }
+  std::byte* result(int which) { return results_at_.empty() ? input() : results_at_[which].data(); }
 
   /// True once every peer's segments are mapped.
   bool ready() const { return missing_.load(std::memory_order_acquire) == 0; }

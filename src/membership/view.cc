@@ -17,7 +17,7 @@ std::uint64_t View::hash() const {
   for (const auto& member : members) {
     hash = combine(hash, member.id);
     hash = combine(hash, static_cast<std::uint64_t>(member.pid));
-    hash = combine(hash, hash_name(member.address));
+    for (const auto* text : {&member.address, &member.host, &member.endpoint}) hash = combine(hash, hash_name(*text));
   }
   return hash;
 }

@@ -15,7 +15,7 @@ static_assert(std::endian::native == std::endian::little, "the wire is little-en
 // One list of fields per message serves both directions: `Fields` is a Putter or a Getter.
 template <class Fields>
 void visit(Fields& f, Member& m) {
-  f(m.id), f(m.pid), f(m.address, kMaxName);
+  f(m.id), f(m.pid), f(m.address, kMaxName), f(m.host, kMaxName), f(m.endpoint, kMaxName);
 }
 template <class Fields>
 void visit(Fields& f, ViewNotice& m) {

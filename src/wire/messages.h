@@ -15,8 +15,8 @@
 namespace pliant::wire {
 
 inline constexpr std::uint32_t kMagic = 0x544e4c50;  // "PLNT"
-inline constexpr std::uint16_t kVersion = 2;
-inline constexpr std::size_t kMaxPacket = 64 * 1024;
+inline constexpr std::uint16_t kVersion = 3;
+inline constexpr std::size_t kMaxPacket = 128 * 1024;
 inline constexpr std::size_t kMaxName = 120;     ///< names of jobs, regions, channels and logs
 inline constexpr std::size_t kMaxText = 1024;    ///< reasons
 inline constexpr std::size_t kMaxMembers = 512;  ///< members in a view
@@ -25,7 +25,9 @@ inline constexpr std::size_t kMaxMembers = 512;  ///< members in a view
 struct Member {
   std::uint64_t id = 0;  ///< never reused within a job
   std::int32_t pid = 0;
-  std::string address;  ///< where its peers connect; abstract Unix socket name
+  std::string address;     ///< where its peers on the same host connect; abstract Unix socket name
+  std::string host{};      ///< equal on members that share memory
+  std::string endpoint{};  ///< where its peers on other hosts connect; empty in a job of one host
   bool operator==(const Member&) const = default;
 };
 

@@ -1,0 +1,303 @@
+#include "collective/streams.h"
+
+#include <fmt/format.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "base/log.h"
+
+namespace pliant::collective {
+namespace {
+
+constexpr std::size_t kStaging = 8192;       // what is read before it is known where it belongs
+constexpr std::size_t kReadsPerTurn = 16;    // of one lane, before others get theirs
+constexpr std::size_t kFramesPerWrite = 16;  // most that one system call takes
+constexpr std::uint64_t kWake = 0;
+
+}  // namespace
+
+struct Streams::Lane {
+  std::uint64_t peer = 0;
+  std::uint64_t number = 0;
+  Fd socket;
+
+  std::mutex mutex;          // of what is to be sent
+  std::deque<Frame> outbox;  // guarded by mutex
+  std::size_t sent = 0;      // of the first frame, header included; guarded by mutex
+  bool writing = false;      // the thread is told when the socket can be written; guarded by mutex
+  bool closed = false;       // guarded by mutex
+
+  // What is being received: the thread's.
+  FrameHeader header;
+  std::size_t received = 0;  // of header and bytes
+  std::byte* place = nullptr;
+};
+
+Streams::Streams(std::function<void(std::uint64_t, const std::string&)> on_lost)
+    : on_lost_(std::move(on_lost)),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
+      staging_(kStaging) {
+  if (!epoll_ || !wake_) throw Failure(Code::io, errno_error("epoll").message);
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.u64 = kWake;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &event);
+  thread_ = std::thread([this] { run(); });
+}
+
+Streams::~Streams() {
+  stopping_ = true;
+  wake();
+  thread_.join();
+}
+
+void Streams::wake() {
+  std::uint64_t one = 1;
+  [[maybe_unused]] auto written = write(wake_.get(), &one, sizeof(one));
+}
+
+// ---- lanes ----
+
+void Streams::add(std::uint64_t peer, std::uint32_t lane, Fd socket, std::span<const std::uint8_t> received) {
+  auto made = std::make_shared<Lane>();
+  made->peer = peer;
+  made->socket = std::move(socket);
+  {
+    std::lock_guard while_places_are_used(sinks_mutex_);
+    std::string how;
+    if (!take(*made, std::as_bytes(received), how)) return on_lost_(peer, how);
+  }
+  std::lock_guard lock(mutex_);
+  made->number = next_number_++;
+  if (auto& before = peers_[peer][lane]) by_number_.erase(before->number);
+  peers_[peer][lane] = made;
+  by_number_[made->number] = made;
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLRDHUP;
+  event.data.u64 = made->number;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, made->socket.get(), &event);
+}
+
+void Streams::drop(std::uint64_t peer) {
+  std::map<std::uint32_t, LanePtr> dropped;
+  {
+    std::lock_guard lock(mutex_);
+    auto at = peers_.find(peer);
+    if (at == peers_.end()) return;
+    dropped = std::move(at->second);
+    peers_.erase(at);
+    for (const auto& [index, lane] : dropped) by_number_.erase(lane->number);
+  }
+  for (const auto& [index, lane] : dropped) {
+    epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, lane->socket.get(), nullptr);
+    shutdown(lane->socket.get(), SHUT_RDWR);
+    std::lock_guard lock(lane->mutex);
+    lane->closed = true;
+    lane->outbox.clear();
+  }
+}
+
+std::size_t Streams::lanes(std::uint64_t peer) const {
+  std::lock_guard lock(mutex_);
+  auto at = peers_.find(peer);
+  return at == peers_.end() ? 0 : at->second.size();
+}
+
+Streams::LanePtr Streams::lane_of(std::uint64_t peer, std::size_t lane) const {
+  std::lock_guard lock(mutex_);
+  auto at = peers_.find(peer);
+  if (at == peers_.end() || at->second.empty()) return nullptr;
+  return std::next(at->second.begin(), static_cast<std::ptrdiff_t>(lane % at->second.size()))->second;
+}
+
+void Streams::lose(std::uint64_t peer, const std::string& how) {
+  drop(peer);
+  on_lost_(peer, how);
+}
+
+// ---- sending ----
+
+void Streams::send_words(std::uint64_t peer, const FrameHeader& header, std::span<const std::byte> bytes) {
+  Frame frame{header, {}, {bytes.begin(), bytes.end()}, nullptr};
+  frame.header.bytes = static_cast<std::uint32_t>(bytes.size());
+  if (auto lane = lane_of(peer, 0)) send(lane, std::move(frame));
+}
+
+void Streams::send_data(std::uint64_t peer, std::size_t lane, const FrameHeader& header,
+                        std::span<const std::byte> bytes, std::shared_ptr<const void> keep) {
+  PLIANT_ASSERT(bytes.size() <= FrameHeader::kMostBytes);
+  Frame frame{header, bytes, {}, std::move(keep)};
+  frame.header.bytes = static_cast<std::uint32_t>(bytes.size());
+  auto there = lanes(peer);
+  if (there == 0) return;
+  if (auto chosen = lane_of(peer, there == 1 ? 0 : 1 + lane % (there - 1))) send(chosen, std::move(frame));
+}
+
+void Streams::send(const LanePtr& lane, Frame frame) {
+  std::lock_guard lock(lane->mutex);
+  if (lane->closed) return;
+  auto& queued = lane->outbox.emplace_back(std::move(frame));
+  if (!queued.own.empty()) queued.bytes = queued.own;
+  if (!lane->writing && !write_to(*lane)) want_to_write(*lane, true);
+}
+
+/// Writes as much as fits: true if nothing is left. A broken connection is noticed by reading.
+bool Streams::write_to(Lane& lane) {
+  while (!lane.outbox.empty()) {
+    std::array<iovec, 2 * kFramesPerWrite> parts{};
+    std::size_t count = 0;
+    auto skip = lane.sent;
+    auto add = [&](const void* data, std::size_t size) {
+      auto skipped = std::min(skip, size);
+      skip -= skipped;
+      if (size > skipped)
+        parts[count++] = {const_cast<char*>(static_cast<const char*>(data)) + skipped, size - skipped};
+    };
+    auto frames = std::min(lane.outbox.size(), kFramesPerWrite);
+    for (std::size_t i = 0; i < frames; ++i) {
+      add(&lane.outbox[i].header, sizeof(FrameHeader));
+      add(lane.outbox[i].bytes.data(), lane.outbox[i].bytes.size());
+    }
+    msghdr message{};
+    message.msg_iov = parts.data();
+    message.msg_iovlen = count;
+    auto written = sendmsg(lane.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
+    if (written < 0) {
+      lane.outbox.clear();
+      lane.sent = 0;
+      return true;
+    }
+    lane.sent += static_cast<std::size_t>(written);
+    while (!lane.outbox.empty()) {
+      auto size = sizeof(FrameHeader) + lane.outbox.front().bytes.size();
+      if (lane.sent < size) break;
+      lane.sent -= size;
+      lane.outbox.pop_front();
+    }
+  }
+  return true;
+}
+
+void Streams::want_to_write(Lane& lane, bool wanted) {
+  lane.writing = wanted;
+  epoll_event event{};
+  event.events = EPOLLIN | EPOLLRDHUP | (wanted ? static_cast<std::uint32_t>(EPOLLOUT) : 0U);
+  event.data.u64 = lane.number;
+  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, lane.socket.get(), &event);
+}
+
+// ---- receiving ----
+
+void Streams::begin_frame(Lane& lane) {
+  auto sink = sinks_.find(lane.header.view);
+  lane.place = sink == sinks_.end() ? nullptr : sink->second->place_for(lane.peer, lane.header);
+}
+
+void Streams::end_frame(Lane& lane) {
+  auto sink = sinks_.find(lane.header.view);
+  if (sink != sinks_.end() && (lane.place || lane.header.bytes == 0))
+    sink->second->on_frame(lane.peer, lane.header, lane.place);
+  lane.received = 0;
+  lane.place = nullptr;
+}
+
+/// Takes bytes in that were read; false, and how, if they are no frames.
+bool Streams::take(Lane& lane, std::span<const std::byte> bytes, std::string& how) {
+  while (!bytes.empty()) {
+    if (lane.received < sizeof(FrameHeader)) {
+      auto part = std::min(bytes.size(), sizeof(FrameHeader) - lane.received);
+      std::memcpy(reinterpret_cast<std::byte*>(&lane.header) + lane.received, bytes.data(), part);
+      lane.received += part;
+      bytes = bytes.subspan(part);
+      if (lane.received < sizeof(FrameHeader)) return true;
+      if (lane.header.magic != FrameHeader::kMagic || lane.header.bytes > FrameHeader::kMostBytes) {
+        how = "it sent something that is no frame";
+        return false;
+      }
+      begin_frame(lane);
+    }
+    auto at = lane.received - sizeof(FrameHeader);
+    auto part = std::min<std::size_t>(bytes.size(), lane.header.bytes - at);
+    if (lane.place) std::memcpy(lane.place + at, bytes.data(), part);
+    lane.received += part;
+    bytes = bytes.subspan(part);
+    if (lane.received == sizeof(FrameHeader) + lane.header.bytes) end_frame(lane);
+  }
+  return true;
+}
+
+/// Reads what there is; false, and how, at the end.
+bool Streams::read_from(Lane& lane, std::string& how) {
+  std::lock_guard while_places_are_used(sinks_mutex_);
+  for (std::size_t turn = 0; turn < kReadsPerTurn; ++turn) {
+    bool direct = lane.received >= sizeof(FrameHeader) && lane.place;
+    auto at = lane.received - sizeof(FrameHeader);
+    std::array<iovec, 2> parts{};
+    std::size_t count = 0;
+    if (direct) parts[count++] = {lane.place + at, lane.header.bytes - at};
+    parts[count++] = {staging_.data(), staging_.size()};
+    auto first = direct ? parts[0].iov_len : 0;
+    auto got = readv(lane.socket.get(), parts.data(), static_cast<int>(count));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
+    if (got <= 0) {
+      how = got == 0 ? "it closed the connection" : std::strerror(errno);
+      return false;
+    }
+    auto size = static_cast<std::size_t>(got);
+    auto placed = std::min(size, first);
+    lane.received += placed;
+    if (direct && placed == first) end_frame(lane);
+    if (size > placed && !take(lane, std::span(staging_).first(size - placed), how)) return false;
+  }
+  return true;
+}
+
+void Streams::subscribe(std::uint64_t view, FrameSink* sink) {
+  std::lock_guard lock(sinks_mutex_);
+  sinks_[view] = sink;
+}
+
+void Streams::unsubscribe(std::uint64_t view) {
+  std::lock_guard nothing_is_read(sinks_mutex_);
+  sinks_.erase(view);
+  std::lock_guard lock(mutex_);
+  for (const auto& [number, lane] : by_number_)
+    if (lane->header.view == view) lane->place = nullptr;
+}
+
+void Streams::run() {
+  std::array<epoll_event, 64> events{};
+  while (!stopping_.load(std::memory_order_acquire)) {
+    int count = epoll_wait(epoll_.get(), events.data(), events.size(), -1);
+    for (int i = 0; i < count && !stopping_.load(std::memory_order_acquire); ++i) {
+      if (events[i].data.u64 == kWake) continue;
+      LanePtr lane;
+      {
+        std::lock_guard lock(mutex_);
+        auto at = by_number_.find(events[i].data.u64);
+        if (at != by_number_.end()) lane = at->second;
+      }
+      if (!lane) continue;
+      std::string how;
+      if ((events[i].events & ~static_cast<std::uint32_t>(EPOLLOUT)) && !read_from(*lane, how)) {
+        lose(lane->peer, how);
+        continue;
+      }
+      std::lock_guard lock(lane->mutex);
+      if (lane->writing && (events[i].events & EPOLLOUT) && write_to(*lane)) want_to_write(*lane, false);
+    }
+  }
+}
+
+}  // namespace pliant::collective

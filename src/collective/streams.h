@@ -1,0 +1,121 @@
+// Data between hosts: several lanes (TCP connections) to each peer, one thread that reads them all, and frames that go
+// straight from the memory where data lies to the memory where it belongs.
+//
+// Lane 0 carries words: small frames that are never behind large ones. The others carry data.
+// Lanes belong to the job and not to a view: frames name theirs, and those of a view that nobody subscribed to are
+// read and dropped.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/result.h"
+
+namespace pliant::collective {
+
+/// What precedes every frame's bytes. docs/bytes.md fixes the layout. What the fields mean is up to `kind`.
+struct FrameHeader {
+  std::uint32_t magic = kMagic;
+  std::uint16_t kind = 0;
+  std::uint16_t slot = 0;
+  std::uint32_t bytes = 0;  ///< that follow
+  std::uint32_t index = 0;
+  std::uint64_t view = 0;  ///< hash
+  std::uint64_t name = 0;
+  std::uint64_t use = 0;
+  std::uint64_t value = 0;
+  double number = 0;
+  std::uint64_t spare = 0;
+
+  static constexpr std::uint32_t kMagic = 0x4d524650;  // "PFRM"
+  static constexpr std::uint32_t kMostBytes = 256 << 10;
+};
+static_assert(sizeof(FrameHeader) == 64);
+
+/// What a view wants to hear. Called on the streams' thread, one call at a time.
+class FrameSink {
+ public:
+  virtual ~FrameSink() = default;
+  /// A frame begins: memory for its bytes, which stays until the view is unsubscribed or the frame is complete; or
+  /// nullptr to have them dropped.
+  virtual std::byte* place_for(std::uint64_t from, const FrameHeader& header) = 0;
+  /// All of them are there.
+  virtual void on_frame(std::uint64_t from, const FrameHeader& header, std::byte* bytes) = 0;
+};
+
+class Streams {
+ public:
+  /// `on_lost` hears, on the streams' thread, that a lane of a peer has ended. The peer's other lanes are closed too.
+  explicit Streams(std::function<void(std::uint64_t peer, const std::string& how)> on_lost);
+  ~Streams();
+  Streams(const Streams&) = delete;
+  Streams& operator=(const Streams&) = delete;
+
+  /// A connection whose other end is known. `received`: bytes that were read of it already.
+  void add(std::uint64_t peer, std::uint32_t lane, Fd socket, std::span<const std::uint8_t> received = {});
+  /// Closes all lanes of a peer, without a word.
+  void drop(std::uint64_t peer);
+  /// Lanes to a peer that stand.
+  std::size_t lanes(std::uint64_t peer) const;
+
+  void subscribe(std::uint64_t view, FrameSink* sink);
+  /// When this returns, nothing of it is called any more. Not from the streams' thread.
+  void unsubscribe(std::uint64_t view);
+
+  /// Sends, now if the lane is free, else soon and in order. The bytes must stay as they are until they are sent, and
+  /// `keep` is held so long. From any thread; to a peer that is lost it does nothing. `lane` counts modulo those there
+  /// are; words go on lane 0, data on the others (on lane 0 if it is the only one).
+  void send_words(std::uint64_t peer, const FrameHeader& header, std::span<const std::byte> bytes);
+  void send_data(std::uint64_t peer, std::size_t lane, const FrameHeader& header, std::span<const std::byte> bytes,
+                 std::shared_ptr<const void> keep);
+
+ private:
+  struct Frame {
+    FrameHeader header;
+    std::span<const std::byte> bytes;
+    std::vector<std::byte> own;  // the bytes of small frames
+    std::shared_ptr<const void> keep;
+  };
+  struct Lane;
+  using LanePtr = std::shared_ptr<Lane>;  // shared: senders hold one while the thread may drop it
+
+  void run();
+  void wake();
+  LanePtr lane_of(std::uint64_t peer, std::size_t lane) const;
+  void send(const LanePtr& lane, Frame frame);
+  bool read_from(Lane& lane, std::string& how);
+  bool take(Lane& lane, std::span<const std::byte> bytes, std::string& how);
+  void begin_frame(Lane& lane);
+  void end_frame(Lane& lane);
+  void lose(std::uint64_t peer, const std::string& how);
+  bool write_to(Lane& lane);
+  void want_to_write(Lane& lane, bool wanted);
+
+  const std::function<void(std::uint64_t, const std::string&)> on_lost_;
+  Fd epoll_;
+  Fd wake_;
+  std::vector<std::byte> staging_;  // the thread's
+
+  mutable std::mutex mutex_;
+  std::map<std::uint64_t, std::map<std::uint32_t, LanePtr>> peers_;  // guarded by mutex_
+  std::map<std::uint64_t, LanePtr> by_number_;                       // guarded by mutex_; epoll names lanes by number
+  std::uint64_t next_number_ = 1;                                    // guarded by mutex_
+
+  std::mutex sinks_mutex_;                     // held while anything is read
+  std::map<std::uint64_t, FrameSink*> sinks_;  // guarded by sinks_mutex_, and so is every lane's place
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;  // last: everything above exists before it runs
+};
+
+}  // namespace pliant::collective

@@ -1,0 +1,38 @@
+// The job's secret, and proof that somebody knows it.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+
+namespace pliant::net {
+
+/// HMAC-SHA256.
+using Mac = std::array<std::uint8_t, 32>;
+/// Takes the same time wherever they differ.
+bool equal(const Mac& a, const Mac& b);
+
+/// 32 random bytes that every process of a job knows and nobody else. Written as 64 hexadecimal digits and a newline.
+/// It is never in an argument, an environment variable or a log.
+class Secret {
+ public:
+  static Secret random();
+  /// Code::refused unless the file is a regular one of this user's that nobody else can read.
+  static Result<Secret> from_file(const std::string& path);
+  /// From a descriptor, to its end.
+  static Result<Secret> from_descriptor(int fd);
+  /// Makes the file, 0600; Code::io if it is there already.
+  Status save(const std::string& path) const;
+
+  /// Of the parts, each with its length, so that two different lists of parts never give one text.
+  Mac sign(std::span<const std::span<const std::uint8_t>> parts) const;
+
+ private:
+  Secret() = default;
+  std::array<std::uint8_t, 32> bytes_{};
+};
+
+}  // namespace pliant::net

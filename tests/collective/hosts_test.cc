@@ -1,0 +1,167 @@
+#include "collective/hosts.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <numeric>
+#include <random>
+
+#include "collective/all_reduce_checks.h"
+
+namespace pliant::collective {
+namespace {
+
+using Hosts = std::vector<int>;
+
+class BetweenHosts : public testing::TestWithParam<std::tuple<Hosts, bool>> {};
+
+TEST_P(BetweenHosts, EqualsTheSerialResultForEveryTypeAndOperation) {
+  auto [hosts, registered] = GetParam();
+  run_hosts(hosts, [registered = registered](Group& group) {
+    check_everything<float>(group, registered);
+    check_everything<double>(group, registered);
+    check_everything<Half>(group, registered);
+    check_everything<BFloat16>(group, registered);
+    check_everything<std::int8_t>(group, registered, false);
+    check_everything<std::uint8_t>(group, registered, false);
+    check_everything<std::int32_t>(group, registered, false);
+    check_everything<std::int64_t>(group, registered, false);
+  });
+}
+
+std::string name_of_hosts(const testing::TestParamInfo<std::tuple<Hosts, bool>>& test) {
+  std::string name = "On";
+  for (int host : std::get<0>(test.param)) name += std::to_string(host);
+  return name + (std::get<1>(test.param) ? "Registered" : "Plain");
+}
+
+INSTANTIATE_TEST_SUITE_P(Hosts, BetweenHosts,
+                         testing::Combine(testing::Values(Hosts{0, 1}, Hosts{0, 1, 2}, Hosts{0, 0, 1, 1},
+                                                          Hosts{0, 1, 1, 0, 1}, Hosts{2, 0, 1, 1, 2, 2, 0}),
+                                          testing::Bool()),
+                         name_of_hosts);
+
+TEST(Hosts, EveryRankGetsTheSameBitsAndTheSameSquares) {
+  constexpr std::size_t kCount = 300'001;
+  std::vector<std::vector<float>> results(5);
+  std::vector<double> squares(5);
+  run_hosts({0, 1, 0, 1, 2}, [&](Group& group) {
+    std::mt19937 random(static_cast<unsigned>(group.rank()));
+    std::normal_distribution<float> normal;
+    auto region = group.create_region("values", kCount * 4).or_throw();
+    auto* in = reinterpret_cast<float*>(region->input());
+    for (std::size_t i = 0; i < kCount; ++i) in[i] = normal(random);
+    auto done = group
+                    .submit({.name = "values",
+                             .op = Op::weighted_mean,
+                             .count = kCount,
+                             .region = region,
+                             .weight = group.rank() + 0.5,
+                             .squares = true})
+                    .or_throw();
+    group.wait(done).or_throw();
+    const auto* out = static_cast<const float*>(done->result());
+    results[group.rank()].assign(out, out + kCount);
+    squares[group.rank()] = done->squares();
+  });
+  double sum = 0;
+  for (auto value : results[0]) sum += static_cast<double>(value) * value;
+  for (int rank = 0; rank < 5; ++rank) {
+    EXPECT_EQ(results[rank], results[0]) << rank;
+    EXPECT_EQ(squares[rank], squares[0]) << rank;
+  }
+  EXPECT_NEAR(squares[0], sum, sum * 1e-6);
+}
+
+TEST(Hosts, SomeOrAllOfAHostMayContributeNothing) {
+  run_hosts({0, 0, 1, 1}, [&](Group& group) {
+    for (int giver = 0; giver < 4; ++giver) {
+      std::vector<std::int64_t> values{group.rank() + 1, 7};
+      auto done = group
+                      .submit({.name = "given",
+                               .dtype = Dtype::i64,
+                               .count = 2,
+                               .in = values.data(),
+                               .out = values.data(),
+                               .weight = group.rank() == giver ? 1.0 : 0.0})
+                      .or_throw();
+      group.wait(done).or_throw();
+      EXPECT_EQ(values, (std::vector<std::int64_t>{giver + 1, 7}));
+    }
+  });
+}
+
+TEST(Hosts, RowsAreExchangedAndConfirmed) {
+  std::atomic<int> confirmed{0};
+  run_hosts({0, 1, 1, 2}, [&](Group& group) {
+    for (int turn = 0; turn < 50; ++turn) {
+      auto rows = group.exchange(std::to_string(group.rank() * 1000 + turn)).or_throw();
+      for (int rank = 0; rank < 4; ++rank) ASSERT_EQ(rows[rank], std::to_string(rank * 1000 + turn));
+      ++confirmed;
+      group.confirm().or_throw();
+      EXPECT_GE(confirmed, 4 * (turn + 1));
+    }
+  });
+}
+
+TEST(Hosts, ManyInFlightInAnyOrder) {
+  constexpr int kNames = 12;
+  run_hosts({0, 1, 1}, [&](Group& group) {
+    std::vector<std::vector<float>> values(kNames, std::vector<float>(70'000));
+    std::vector<int> order(kNames);
+    std::iota(order.begin(), order.end(), 0);
+    std::mt19937 random(static_cast<unsigned>(group.rank()));
+    for (int turn = 0; turn < 5; ++turn) {
+      std::vector<OperationHandle> operations(kNames);
+      std::ranges::shuffle(order, random);
+      for (int name : order) {
+        std::ranges::fill(values[name], static_cast<float>(name + group.rank()));
+        operations[name] = group
+                               .submit({.name = "n" + std::to_string(name),
+                                        .count = values[name].size(),
+                                        .in = values[name].data(),
+                                        .out = values[name].data()})
+                               .or_throw();
+      }
+      std::ranges::shuffle(order, random);
+      for (int name : order) {
+        group.wait(operations[name]).or_throw();
+        for (auto value : values[name]) ASSERT_EQ(value, static_cast<float>(3 * name + 3));
+      }
+    }
+  });
+}
+
+TEST(Hosts, MeansThatWouldNotBeExactAreRefused) {
+  run_hosts({0, 1}, [&](Group& group) {
+    std::vector<std::int32_t> values(10);
+    Request request{.name = "whole", .dtype = Dtype::i32, .count = 10, .in = values.data(), .out = values.data()};
+    request.op = Op::weighted_mean;
+    auto refused = group.submit(request);
+    ASSERT_FALSE(refused.ok());
+    EXPECT_EQ(refused.error().message, "reduction 'whole': a weighted_mean of i32 between hosts would not be exact");
+  });
+}
+
+TEST(Hosts, DisagreementIsNamed) {
+  std::atomic<int> failed{0};
+  run_hosts({0, 1}, [&](Group& group) {
+    std::vector<float> values(100);
+    auto done = group
+                    .submit({.name = "odd",
+                             .count = group.rank() == 0 ? 100U : 50U,
+                             .in = values.data(),
+                             .out = values.data()})
+                    .or_throw();
+    auto waited = group.wait(done);
+    ASSERT_FALSE(waited.ok());
+    EXPECT_EQ(waited.error().code, Code::mismatch);
+    EXPECT_NE(waited.error().message.find("f32[50]"), std::string::npos) << waited.error().message;
+    ++failed;
+  });
+  EXPECT_EQ(failed, 2);
+}
+
+}  // namespace
+}  // namespace pliant::collective
