@@ -11,13 +11,20 @@ using Kind = Verdict::Kind;
 
 /// Has every result of step `step`.
 bool has(const Report& report, std::uint64_t step) {
-  return report.step > step || (report.step == step && report.in_step && report.complete);
+  return report.step > step || (report.step == step && report.in_step && (report.complete || report.closed));
+}
+
+/// May have acted on them.
+bool has_acted(const Report& report, std::uint64_t step) {
+  return report.step > step || (report.step == step && report.in_step && report.closed);
 }
 
 /// What cannot be true of two members of one job, `a` not ahead of `b`.
 std::string objection_to(const Report& a, const Report& b) {
   if (b.step > a.step + 1) return fmt::format("one is at step {}, the other at {}", a.step, b.step);
   if (!a.in_step && has(b, a.step)) return fmt::format("one has step {} complete that the other has not begun", a.step);
+  if (has_acted(b, a.step) && !has(a, a.step))
+    return fmt::format("one has closed step {} that the other has not complete", a.step);
   if (b.step > a.step && b.in_step && b.complete)
     return fmt::format("one has step {} complete while the other is in step {}", b.step, a.step);
   if (a.step == b.step && a.digest != 0 && b.digest != 0 && a.digest != b.digest)
@@ -68,16 +75,10 @@ Verdict settle(const std::vector<Report>& reports) {
   const auto first = first_step(reports);
   if (first == UINT64_MAX) return verdict;
 
-  const auto with = lowest(reports, [&](const Report& r) { return has(r, first); });
   const auto without = lowest(reports, [&](const Report& r) { return !has(r, first); });
-  verdict.step = with >= 0 ? first + 1 : first;
+  verdict.step = without >= 0 ? first : first + 1;
   verdict.begun = lowest(reports, [&](const Report& r) { return r.step == verdict.step && r.in_step; }) >= 0;
-  if (with >= 0 && without >= 0) {
-    verdict.kind = Kind::hand_over;
-    verdict.from = with;
-  } else if (verdict.begun) {
-    verdict.kind = Kind::redo;
-  }
+  if (verdict.begun) verdict.kind = Kind::redo;
   return verdict;
 }
 

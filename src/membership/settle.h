@@ -17,20 +17,19 @@ struct Report {
   std::uint64_t step = 0;    ///< the step it is in, or that it is about to begin
   bool in_step = false;      ///< false: between two steps
   bool complete = false;     ///< in a step, and has every result of it
+  bool closed = false;       ///< in a step, and knows that all have every result of it: it may have acted on them
   std::uint64_t layout = 0;  ///< hash of what it shares
   std::uint64_t digest = 0;  ///< of the shared state as of the last step that it committed, in joins and recoveries
 };
 
 struct Verdict {
   enum class Kind {
-    go_on,      ///< all are at the same point, and nothing is missing
-    redo,       ///< the step is reduced again from the gradients of those who are left
-    hand_over,  ///< some have the step's results: rank `from` gives them to the others
+    go_on,  ///< all are at the same point, and nothing is missing
+    redo,   ///< the step is reduced again from the gradients of those who are left; who has it complete forgets that
   };
   Kind kind = Kind::go_on;
-  int from = -1;        ///< hand_over: the lowest rank that has the results
   int state_from = -1;  ///< the lowest rank that has state, if there are newcomers; else -1
-  /// What comes first in the view, once results are handed over and who has a step complete has committed it.
+  /// What comes first in the view. Whoever is still in the step before has it complete, and commits it.
   std::uint64_t step = 0;
   /// Some are in `step` already, with samples leased in an earlier view: they submit it again, all others contribute
   /// nothing to it, because a lease of this view would overlap with those.
@@ -41,14 +40,13 @@ struct Verdict {
 /// By rank of the new view.
 ///  - nobody has state: all are blank, which is a job's start: go_on, state_from 0. In a later view it is the end: who
 ///    had state is gone.
-///  - newcomers have no part in the verdict. They get the state as of the last committed step, after a hand-over and
-///    before a redo. (A recovery may have to take up a plan whose last step is not complete at anybody who stays.)
-///  - all at the same step: go_on if all have it complete or none is in it, hand_over if some have it complete, else
-///    redo: who is not in it yet has nothing to submit
-///  - one step apart: those at s+1 have completed s: hand_over to those still in s, unless they have it complete too
-///    (then go_on, or redo if s+1 has begun)
-///  - anything else is a contradiction, named by ranks: a step complete that somebody has not begun, members further
-///    apart, other layouts, other digests after the same step (0: not told)
+///  - newcomers have no part in the verdict. They get the state as of the last committed step, before a redo.
+///    (A recovery may have to take up a plan whose last step is not complete at anybody who stays.)
+///  - all at the same step: go_on if all have it complete or none is in it, else redo. Nobody can have acted on what
+///    somebody lacks: a step is closed when all are known to have it. Who is not in it yet has nothing to submit.
+///  - one step apart: those at s+1 have closed s, so those still in s have it complete: go_on, or redo if s+1 has begun
+///  - anything else is a contradiction, named by ranks: a step closed that somebody has not complete, or complete that
+///    somebody has not begun, members further apart, other layouts, other digests after the same step (0: not told)
 Verdict settle(const std::vector<Report>& reports);
 
 /// What each member says of the next view in its summary.

@@ -10,20 +10,21 @@ using Kind = Verdict::Kind;
 Report between(std::uint64_t step) { return {.step = step}; }
 Report in(std::uint64_t step) { return {.step = step, .in_step = true}; }
 Report complete(std::uint64_t step) { return {.step = step, .in_step = true, .complete = true}; }
+Report closed(std::uint64_t step) { return {.step = step, .in_step = true, .complete = true, .closed = true}; }
 Report blank() { return {.blank = true}; }
 
-void expect(const std::vector<Report>& reports, Kind kind, std::uint64_t step, bool begun, int from = -1) {
+void expect(const std::vector<Report>& reports, Kind kind, std::uint64_t step, bool begun) {
   const auto verdict = settle(reports);
   EXPECT_EQ(verdict.contradiction, "");
   EXPECT_EQ(verdict.kind, kind);
   EXPECT_EQ(verdict.step, step);
   EXPECT_EQ(verdict.begun, begun);
-  EXPECT_EQ(verdict.from, from);
 }
 
 TEST(Settle, NothingIsMissingIfAllAreAtTheSamePoint) {
   expect({between(5), between(5)}, Kind::go_on, 5, false);
   expect({complete(5), complete(5)}, Kind::go_on, 6, false);
+  expect({complete(5), closed(5)}, Kind::go_on, 6, false);
 }
 
 TEST(Settle, AStepThatNobodyHasIsReducedAgain) {
@@ -31,15 +32,16 @@ TEST(Settle, AStepThatNobodyHasIsReducedAgain) {
   expect({in(5), between(5)}, Kind::redo, 5, true);  // the second has nothing to submit
 }
 
-TEST(Settle, WhoeverHasTheStepHandsItOver) {
-  expect({in(5), complete(5), complete(5)}, Kind::hand_over, 6, false, 1);
-  expect({in(5), in(5), between(6)}, Kind::hand_over, 6, false, 2);
-  expect({in(5), complete(5), between(6)}, Kind::hand_over, 6, false, 1);
+TEST(Settle, WhatNotAllHaveNobodyHasActedOn) {
+  expect({in(5), complete(5), complete(5)}, Kind::redo, 5, true);
+  EXPECT_NE(settle({in(5), closed(5)}).contradiction.find("closed step 5"), std::string::npos);
+  EXPECT_NE(settle({in(5), complete(5), between(6)}).contradiction.find("closed step 5"), std::string::npos);
 }
 
 TEST(Settle, OneMayBeInTheNextStepAlready) {
-  expect({in(5), in(6)}, Kind::hand_over, 6, true, 1);
   expect({complete(5), in(6)}, Kind::redo, 6, true);
+  expect({closed(5), in(6)}, Kind::redo, 6, true);
+  expect({closed(5), complete(5), between(6)}, Kind::go_on, 6, false);
   expect({complete(5), between(6)}, Kind::go_on, 6, false);
 }
 
@@ -47,7 +49,7 @@ TEST(Settle, NewcomersGetTheStateOfTheLowestWhoHasIt) {
   expect({blank(), between(5), blank(), between(5)}, Kind::go_on, 5, false);
   EXPECT_EQ(settle({blank(), between(5), blank(), between(5)}).state_from, 1);
   EXPECT_EQ(settle({between(5), between(5)}).state_from, -1);
-  expect({blank(), in(5), between(6)}, Kind::hand_over, 6, false, 2);
+  expect({blank(), complete(5), between(6)}, Kind::go_on, 6, false);
   expect({in(5), blank()}, Kind::redo, 5, true);
 }
 
@@ -60,12 +62,12 @@ TEST(Settle, ContradictionsAreNamed) {
   EXPECT_EQ(settle({between(4), in(4), in(6)}).contradiction, "ranks 0 and 2: one is at step 4, the other at 6");
   EXPECT_NE(settle({between(5), between(6)}).contradiction.find("not begun"), std::string::npos);
   EXPECT_NE(settle({complete(5), between(5)}).contradiction.find("not begun"), std::string::npos);
-  EXPECT_NE(settle({in(5), complete(6)}).contradiction.find("step 6 complete"), std::string::npos);
+  EXPECT_NE(settle({complete(5), complete(6)}).contradiction.find("step 6 complete"), std::string::npos);
   EXPECT_NE(settle({{.layout = 1}, {.layout = 2}}).contradiction.find("different things"), std::string::npos);
   EXPECT_NE(settle({{.step = 5, .digest = 1}, {.step = 5, .digest = 2}}).contradiction.find("state"),
             std::string::npos);
   EXPECT_EQ(settle({{.step = 5, .digest = 1}, {.step = 5}}).contradiction, "");  // not told
-  EXPECT_EQ(settle({{.step = 5, .in_step = true, .digest = 1}, {.step = 6, .digest = 2}}).contradiction, "");
+  EXPECT_EQ(settle({{.step = 5, .in_step = true, .complete = true, .digest = 1}, {.step = 6, .digest = 2}}).contradiction, "");
 }
 
 // ---- the next view ----

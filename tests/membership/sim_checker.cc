@@ -33,6 +33,12 @@ void Checker::completed(Id id, const View& view, const Entry& entry) {
   }
 }
 
+void Checker::committed(Id id, const Entry& entry) {
+  const auto [at, is_new] = committed_.try_emplace(entry.step, entry);
+  if (!is_new && at->second != entry)
+    fail(id, fmt::format("two histories: {}, and {}", text_of_entry(entry), text_of_entry(at->second)));
+}
+
 void Checker::stable(Id id, const Log& log, std::size_t from, std::size_t to) {
   for (auto step = from; step < to && failure_.empty(); ++step) {
     if (step >= log.size()) return fail(id, fmt::format("step {} is stable, and missing", step));

@@ -14,6 +14,8 @@ class Checker {
   void entered(Id id, const View& view);
   /// Nobody completes a step in a view beyond the first one of any later view.
   void completed(Id id, const View& view, const Entry& entry);
+  /// A step is the same for everybody who ever commits it, those who are lost afterwards included.
+  void committed(Id id, const Entry& entry);
   /// Steps `from` to `to` of this log are stable: every other member's stable steps are the same.
   void stable(Id id, const Log& log, std::size_t from, std::size_t to);
   /// Every sample of every epoch is consumed once by the steps of this log.
@@ -31,6 +33,7 @@ class Checker {
   };
   std::map<std::uint64_t, std::vector<wire::Member>> chain_;  // by epoch
   std::map<std::uint64_t, Done> done_;                        // steps completed, by epoch of the view
+  std::map<std::uint64_t, Entry> committed_;                  // by step
   Log stable_;
   std::string failure_;
 };

@@ -43,9 +43,9 @@ void Trainer::on(Id from, const Entered& news) {
   if (hash == hash_ && settled_ && rank >= 0 && phase_ != Phase::fenced) give_to(static_cast<std::size_t>(rank));
 }
 
-void Trainer::on(Id, const HandOver& gift) {
-  handed_[gift.view] = gift.entry;
-  if (gift.view == hash_ && phase_ == Phase::receiving) carry_out();
+void Trainer::on(Id from, const Confirm& word) {
+  confirms_[{word.view, word.step}].insert(from);
+  close_if_confirmed();
 }
 
 void Trainer::on(Id, const StateCopy& gift) {
@@ -102,6 +102,7 @@ void Trainer::enter(const View& view) {
   ++alarm_;
   settled_ = worked_ = false;
   sent_.clear();
+  confirmed_.clear();
   for (const auto& member : view_.members) heard_[member.id] = world_.now();
   mine_ = report();
   heard_reports_[hash_][id_] = mine_;
@@ -112,7 +113,7 @@ void Trainer::enter(const View& view) {
 // ---- the way into a view ----
 
 Report Trainer::report() const {
-  return {blank_, log_.size(), in_step_, complete_ != nullptr, 7, blank_ ? 0 : digest_};
+  return {blank_, log_.size(), in_step_, complete_ != nullptr, closed_, 7, blank_ ? 0 : digest_};
 }
 
 void Trainer::settle_if_heard() {
@@ -135,7 +136,11 @@ void Trainer::settle_if_heard() {
 void Trainer::carry_out() {
   phase_ = Phase::receiving;
   if (blank_ && !receive_state()) return;
-  if (log_.size() < verdict_.step && !receive_step()) return;
+  if (log_.size() < verdict_.step) {
+    if (complete_ == nullptr) return world_.checker().fail(id_, "has to commit what it does not have");
+    commit(complete_);
+  }
+  complete_.reset();
   std::size_t shared = log_.size();
   for (const auto& report : reports_)
     if (!report.blank) shared = std::min<std::size_t>(shared, report.step);
@@ -157,13 +162,6 @@ bool Trainer::receive_state() {
   return true;
 }
 
-bool Trainer::receive_step() {
-  const auto handed = handed_.find(hash_);
-  if (complete_ == nullptr && handed == handed_.end()) return false;
-  commit(complete_ != nullptr ? complete_ : handed->second);
-  return true;
-}
-
 void Trainer::give() {
   for (std::size_t rank = 0; rank < reports_.size(); ++rank) give_to(rank);
 }
@@ -177,8 +175,6 @@ void Trainer::give_to(std::size_t rank) {
   const Log upto(log_.begin(), log_.begin() + static_cast<std::ptrdiff_t>(verdict_.step));
   if (mine == verdict_.state_from && report.blank)
     world_.send(id_, to, std::make_shared<const Payload>(StateCopy{hash_, upto, ledger_, stable_}));
-  else if (mine == verdict_.from && verdict_.kind == Verdict::Kind::hand_over && report.step < verdict_.step)
-    world_.send(id_, to, std::make_shared<const Payload>(HandOver{hash_, upto.back()}));
 }
 
 void Trainer::resume() {
@@ -219,7 +215,21 @@ void Trainer::complete_if_heard() {
     outlooks_.push_back(row->second.outlook);
   }
   complete_ = entry_of(mutation_ == Mutation::none ? rows : counted(rows));
-  worked_ = true;
+  phase_ = Phase::confirming;
+  Confirm word{hash_, log_.size()};
+  confirms_[{word.view, word.step}].insert(id_);
+  confirmed_.push_back(word);
+  if (confirmed_.size() > 2) confirmed_.pop_front();
+  say_to_all(view_, word);
+  close_if_confirmed();
+}
+
+void Trainer::close_if_confirmed() {
+  if (phase_ != Phase::confirming) return;
+  const auto& heard = confirms_[{hash_, log_.size()}];
+  const bool all = std::ranges::all_of(view_.members, [&](const auto& member) { return heard.contains(member.id); });
+  if (!all && mutation_ != Mutation::unconfirmed) return;
+  closed_ = worked_ = true;
   world_.checker().completed(id_, view_, *complete_);
   mark_stable(log_.size());
   phase_ = Phase::applying;
@@ -257,10 +267,12 @@ void Trainer::commit(std::shared_ptr<const Entry> entry) {
   if (!ledger_.consume(entry->samples))
     world_.checker().fail(id_, fmt::format("step {} consumes samples a second time", entry->step));
   digest_ = combine(digest_, entry->view);
+  world_.checker().committed(id_, *entry);
   log_.push_back(std::move(entry));
   complete_.reset();
-  in_step_ = false;
+  closed_ = in_step_ = false;
   std::erase_if(rows_, [&](const auto& known) { return known.first.second + 1 < log_.size(); });
+  std::erase_if(confirms_, [&](const auto& known) { return known.first.second + 1 < log_.size(); });
 }
 
 void Trainer::after_commit() {
@@ -298,6 +310,7 @@ void Trainer::say_again() {
   if (phase_ == Phase::outside || phase_ == Phase::fenced) return;
   if (!worked_) say_to_all(view_, Entered{view_, mine_});
   for (const auto& row : sent_) say_to_all(view_, row);
+  for (const auto& word : confirmed_) say_to_all(view_, word);
 }
 
 void Trainer::suspect_the_silent() {

@@ -4,9 +4,10 @@
 //   phase       what it waits for                                           next
 //   outside     a view that takes it in                                     reporting
 //   reporting   where all others of the view stand                          receiving, computing or exchanging
-//   receiving   a step's results, or all of the state                       computing or exchanging
+//   receiving   all of the state                                            computing or exchanging
 //   computing   its own gradients                                           exchanging
-//   exchanging  a row of every member                                       applying
+//   exchanging  a row of every member                                       confirming
+//   confirming  every member's word that it has all rows                    applying
 //   applying    the update; then the step is committed                      computing or switching
 //   switching   the machine: enough others have committed the switch        reporting
 //   fenced      the next view                                               reporting
@@ -16,6 +17,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "membership/sim_checker.h"
 #include "membership/sim_machine.h"
@@ -25,7 +27,7 @@ namespace pliant::membership::sim {
 
 class Trainer {
  public:
-  enum class Phase { outside, reporting, receiving, computing, exchanging, applying, switching, fenced, gone };
+  enum class Phase { outside, reporting, receiving, computing, exchanging, confirming, applying, switching, fenced, gone };
 
   /// A view without members: a newcomer.
   Trainer(Surroundings& world, Id id, const View& first, Mutation mutation);
@@ -53,7 +55,7 @@ class Trainer {
   void on(Id from, const Agreement& message);
   void on(Id from, const Row& row);
   void on(Id from, const Entered& news);
-  void on(Id from, const HandOver& gift);
+  void on(Id from, const Confirm& word);
   void on(Id from, const StateCopy& gift);
   void on(Id from, const Heartbeat& beat);
   void on(Id from, const Reset&) { lost(from, false); }
@@ -68,13 +70,13 @@ class Trainer {
   void settle_if_heard();
   void carry_out();
   bool receive_state();
-  bool receive_step();
   void give();
   void give_to(std::size_t rank);
   void resume();
   void begin_step();
   void submit();
   void complete_if_heard();
+  void close_if_confirmed();
   Rows counted(const Rows& rows) const;
   std::shared_ptr<const Entry> entry_of(const Rows& rows) const;
   void commit(std::shared_ptr<const Entry> entry);
@@ -104,6 +106,7 @@ class Trainer {
   bool in_step_ = false;
   Samples leased_;
   std::shared_ptr<const Entry> complete_;  // of the step it is in, not yet committed
+  bool closed_ = false;                    // and all are known to have it
 
   // The view it is in.
   View view_, former_;
@@ -116,11 +119,12 @@ class Trainer {
   std::optional<View> announced_;
   std::vector<Outlook> outlooks_;
   std::deque<Row> sent_;
+  std::deque<Confirm> confirmed_;
 
   // What came in, by the view it belongs to: others may be ahead.
   std::map<std::pair<std::uint64_t, std::uint64_t>, Rows> rows_;  // by view and step
   std::map<std::uint64_t, std::map<Id, Report>> heard_reports_;
-  std::map<std::uint64_t, std::shared_ptr<const Entry>> handed_;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::set<Id>> confirms_;  // by view and step
   std::map<std::uint64_t, StateCopy> copies_;
   std::map<Id, Nanos> heard_;
 };

@@ -42,6 +42,7 @@ enum class Mutation {
   mixed,          ///< count contributions of the old view in the new one
   forget_stored,  ///< say that a proposal is stored, and promise without telling of it
   hasty_switch,   ///< go on in a planned view before enough members are known to have it
+  unconfirmed,    ///< act on a step before all are known to have it
 };
 
 // ---- samples ----
@@ -85,9 +86,10 @@ struct Entered {
   View view;
   Report report;
 };
-struct HandOver {
+/// I have every row of this step.
+struct Confirm {
   std::uint64_t view = 0;
-  std::shared_ptr<const Entry> entry;
+  std::uint64_t step = 0;
 };
 struct StateCopy {
   std::uint64_t view = 0;
@@ -104,7 +106,7 @@ struct Reset {};
 struct Wish {};
 
 using Payload =
-    std::variant<Agreement, Row, Entered, HandOver, StateCopy, Heartbeat, Reset, Wish, wire::Plan, wire::Adopted>;
+    std::variant<Agreement, Row, Entered, Confirm, StateCopy, Heartbeat, Reset, Wish, wire::Plan, wire::Adopted>;
 using Packet = std::shared_ptr<const Payload>;
 
 std::string text_of(const View& view);

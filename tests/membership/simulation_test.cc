@@ -84,7 +84,8 @@ INSTANTIATE_TEST_SUITE_P(Simulation, Mistakes,
                                          std::pair("NoFence", Mutation::no_fence),
                                          std::pair("MixedContributors", Mutation::mixed),
                                          std::pair("ForgetsWhatItStored", Mutation::forget_stored),
-                                         std::pair("SwitchesTooEarly", Mutation::hasty_switch)),
+                                         std::pair("SwitchesTooEarly", Mutation::hasty_switch),
+                                         std::pair("ActsUnconfirmed", Mutation::unconfirmed)),
                          [](const auto& known) { return known.param.first; });
 
 }  // namespace
