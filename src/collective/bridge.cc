@@ -103,8 +103,7 @@ void Bridge::publish_state(const Control& own) {
   words.index = own.blocked_on.load(std::memory_order_acquire);
   words.value = own.blocked_turns.load(std::memory_order_acquire);
   words.use = own.confirmed.load(std::memory_order_acquire);
-  auto length =
-      std::min<std::size_t>(own.complaint_length.load(std::memory_order_acquire), sizeof(own.complaint));
+  auto length = std::min<std::size_t>(own.complaint_length.load(std::memory_order_acquire), sizeof(own.complaint));
   say(words, std::as_bytes(std::span(own.complaint, length)));
 }
 
@@ -192,8 +191,7 @@ CrossingPtr Bridge::open(const CrossingKey& key, std::vector<Leg> legs, const st
   return crossing;
 }
 
-void Bridge::send_leg(const Crossing& crossing, const Leg& leg, Kind kind, int host,
-                      std::span<const std::byte> bytes) {
+void Bridge::send_leg(const Crossing& crossing, const Leg& leg, Kind kind, int host, std::span<const std::byte> bytes) {
   auto frame = header(kind);
   frame.name = crossing.key.name;
   frame.use = crossing.key.use;

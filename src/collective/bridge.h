@@ -4,8 +4,8 @@
 // control segment in its own memory, which their words fill as they come. So everything that compares, counts or
 // waits is the same for all ranks.
 //
-// A reduction between hosts: every host reduces what its own ranks gave; for each stripe of the result one rank per host
-// is its carrier, and one host finalises it. The carriers of the other hosts send theirs there (*partial*), the
+// A reduction between hosts: every host reduces what its own ranks gave; for each stripe of the result one rank per
+// host is its carrier, and one host finalises it. The carriers of the other hosts send theirs there (*partial*), the
 // finalising carrier reduces them all, in the order of hosts, and sends the result back to each (*final*). So every
 // host sends and receives 2 (h-1)/h of the bytes, which is the least possible.
 #pragma once
@@ -57,7 +57,7 @@ struct Leg {
 /// The stripes of one chunk that this rank carries. The engine's, except what is guarded by `mutex`.
 struct Crossing {
   CrossingKey key;
-  std::vector<Leg> legs;  ///< ascending by stripe
+  std::vector<Leg> legs;             ///< ascending by stripe
   const std::byte* given = nullptr;  ///< what this host's ranks gave, where `result` has what all gave
   double own_weight = 0;
   std::size_t own_contributors = 0;
@@ -90,8 +90,8 @@ class Bridge final : public FrameSink {
   void publish_row(std::uint64_t number, std::string_view row);
   void publish_state(const Control& own);
 
-  /// Begins to carry `legs` of a chunk: `given` holds what this host's ranks gave, `result`, which may be the same, will
-  /// hold what all gave. Sends the partials; finals are received straight into `result`.
+  /// Begins to carry `legs` of a chunk: `given` holds what this host's ranks gave, `result`, which may be the same,
+  /// will hold what all gave. Sends the partials; finals are received straight into `result`.
   CrossingPtr open(const CrossingKey& key, std::vector<Leg> legs, const std::byte* given, std::byte* result,
                    std::shared_ptr<const void> keep, double weight, std::size_t contributors);
   /// Moves what has arrived to the legs. True if all finals of other hosts are in.
@@ -110,8 +110,7 @@ class Bridge final : public FrameSink {
   int rank_of(std::uint64_t id) const;
   FrameHeader header(Kind kind) const;
   void say(FrameHeader header, std::span<const std::byte> bytes = {});
-  void send_leg(const Crossing& crossing, const Leg& leg, Kind kind, int host,
-                std::span<const std::byte> bytes);
+  void send_leg(const Crossing& crossing, const Leg& leg, Kind kind, int host, std::span<const std::byte> bytes);
   std::unique_ptr<std::byte[]> take_buffer();
   CrossingPtr crossing_of(const CrossingKey& key, bool make);
   std::byte* place_for_partial(int rank, std::uint64_t from, const FrameHeader& header);
@@ -129,7 +128,7 @@ class Bridge final : public FrameSink {
   std::vector<std::uint64_t> elsewhere_;  // ids of the ranks on other hosts
   std::vector<std::byte> scratch_;        // of the streams' thread, for words
   std::mutex mutex_;
-  std::map<CrossingKey, CrossingPtr> crossings_;      // guarded by mutex_
+  std::map<CrossingKey, CrossingPtr> crossings_;       // guarded by mutex_
   std::vector<std::unique_ptr<std::byte[]>> buffers_;  // guarded by mutex_; of the largest stripe's size, unused
 };
 

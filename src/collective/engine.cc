@@ -106,8 +106,8 @@ Result<LocalChannel*> Engine::channel_for(const Request& request, const RegionMa
   std::uint64_t first_use = history.empty() ? 0 : history.back()->own->first_use + history.back()->uses;
   auto bytes = request.count * size_of(request.dtype);
   if (registered) {
-    channel->pieces = pieces_of(request.region->stripes(), topology_.place_of[team_.rank], request.offset,
-                                request.offset + bytes);
+    channel->pieces =
+        pieces_of(request.region->stripes(), topology_.place_of[team_.rank], request.offset, request.offset + bytes);
   } else {
     channel->ring = ring_for(bytes, team_.size());
     auto region = plain_region(fmt::format("~{}#{}", request.name.substr(0, 100), first_use),

@@ -172,7 +172,7 @@ class Engine {
   const Team team_;
   const Topology topology_;
   Control* const control_;
-  Ranks everybody_, neighbours_;  // all ranks; those of this host, this one included
+  Ranks everybody_, neighbours_;    // all ranks; those of this host, this one included
   std::unique_ptr<Bridge> bridge_;  // nullptr if all are on one host
   const GroupOptions options_;
   Crowding crowding_;
@@ -193,9 +193,9 @@ class Engine {
   } scratch_;  // guarded by work_mutex_
 
   std::mutex exchange_mutex_;
-  std::uint64_t rows_ = 0;      // guarded by exchange_mutex_
-  std::uint64_t confirmed_ = 0; // guarded by exchange_mutex_
-  bool exchange_open_ = false;  // guarded by exchange_mutex_; own row is out, the others' were not seen
+  std::uint64_t rows_ = 0;       // guarded by exchange_mutex_
+  std::uint64_t confirmed_ = 0;  // guarded by exchange_mutex_
+  bool exchange_open_ = false;   // guarded by exchange_mutex_; own row is out, the others' were not seen
   std::vector<std::string> read_rows() const;
 
   mutable std::mutex fence_mutex_;

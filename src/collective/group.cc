@@ -86,8 +86,7 @@ class Group::Impl final : public ViewEvents {
     const auto& topology = engine_->topology();
     auto here = static_cast<int>(local_ranks().size());
     auto sharers = here == team_.size() ? here : topology.widest() * topology.host_count();
-    auto created =
-        Region::create(name, bytes, here, topology.place_of[team_.rank], results, std::move(input), sharers);
+    auto created = Region::create(name, bytes, here, topology.place_of[team_.rank], results, std::move(input), sharers);
     if (!created.ok()) return created;
     auto region = created.value();
     std::vector<Parked> parked;
@@ -221,7 +220,8 @@ Result<std::unique_ptr<Group>> Group::make(Team team, std::unique_ptr<Mesh> own,
                                            Streams* streams) {
   auto control = net::create_segment("control", sizeof(Control), net::Backing::sparse);
   if (!control.ok()) return control.error();
-  auto impl = std::make_unique<Impl>(std::move(team), std::move(own), mesh, options, std::move(control).value(), streams);
+  auto impl =
+      std::make_unique<Impl>(std::move(team), std::move(own), mesh, options, std::move(control).value(), streams);
   PLIANT_TRY(impl->enter());
   return std::unique_ptr<Group>(new Group(std::move(impl)));
 }
@@ -239,6 +239,8 @@ Result<std::unique_ptr<Group>> Group::form(Team team, Fd listener, GroupOptions 
 
 int Group::rank() const { return impl_->team().rank; }
 int Group::size() const { return impl_->team().size(); }
+bool Group::is_local(int rank) const { return impl_->engine().is_local(rank); }
+int Group::place_of(int rank) const { return impl_->engine().topology().place_of[static_cast<std::size_t>(rank)]; }
 
 Result<std::shared_ptr<Region>> Group::create_region(const std::string& name, std::size_t bytes, Region::Input input) {
   return impl_->create_region(name, bytes, 2, std::move(input));

@@ -54,8 +54,8 @@ struct Request {
   std::size_t offset = 0;  ///< bytes; a multiple of the element's size
   const void* in = nullptr;
   void* out = nullptr;
-  double weight = 1;          ///< 0: this rank does not contribute
-  bool squares = false;       ///< also compute the result's sum of squares
+  double weight = 1;     ///< 0: this rank does not contribute
+  bool squares = false;  ///< also compute the result's sum of squares
   /// Between hosts: confirm() follows, before anything is made of the result. Otherwise wait() makes sure that
   /// everybody has it, which takes another message.
   bool confirmed_later = false;
@@ -91,6 +91,9 @@ class Group {
 
   int rank() const;
   int size() const;
+  /// Does this rank's host have it, and at which place among those of its host is it?
+  bool is_local(int rank) const;
+  int place_of(int rank) const;
 
   /// Registers memory of `bytes` under a name that all ranks use for it. Does not wait for them.
   /// With `input` that memory, of a region of an earlier view, is this rank's input again.

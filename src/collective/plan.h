@@ -56,8 +56,7 @@ struct Piece {
 };
 /// What `rank` finalises of [begin, end): the parts of its stripes in there, in order.
 /// With stripes that touch as pieces of their own if `apart`.
-std::vector<Piece> pieces_of(const Stripes& stripes, int rank, std::size_t begin, std::size_t end,
-                             bool apart = false);
+std::vector<Piece> pieces_of(const Stripes& stripes, int rank, std::size_t begin, std::size_t end, bool apart = false);
 
 /// How plain memory passes through a ring of slots in shared memory. More ranks get a longer ring: where they outnumber
 /// the cores, a rank that gets one then has more to do before it must wait for others to get theirs.

@@ -18,7 +18,8 @@ constexpr std::size_t kAbortEvery = 1 << 20;  // bytes between two looks at the 
 bool is_integer(Dtype dtype) { return dtype >= Dtype::i8; }
 
 /// What a host makes of its ranks' contributions, before those of all hosts become the result. The mean of floats is
-/// that of hosts' means, weighted, so that large numbers of ranks do not need larger numbers; integers are divided once.
+/// that of hosts' means, weighted, so that large numbers of ranks do not need larger numbers; integers are divided
+/// once.
 Op partial_op(Dtype dtype, Op op) { return op == Op::mean && is_integer(dtype) ? Op::sum : op; }
 
 Recipe final_recipe(Dtype dtype, Op op, std::span<const double> weights, std::size_t contributors,
@@ -194,7 +195,8 @@ void Engine::finalise(Work& work, Crossing& crossing, Leg& leg) {
   auto recipe = final_recipe(shape.dtype, shape.op, weights, contributors, shares);
   recipe.squares = work.measure_;
   for (std::size_t k = 0; k < inputs.size(); ++k) contributions[k] = {inputs[k], shares[k]};
-  work.squares_ += reduce(recipe, crossing.result + leg.piece.begin, contributions, leg.piece.size() / size_of(shape.dtype));
+  work.squares_ +=
+      reduce(recipe, crossing.result + leg.piece.begin, contributions, leg.piece.size() / size_of(shape.dtype));
   fault::point("mid_slice");
   leg.done = true;
   bridge_->send_final(crossing, leg);
@@ -263,7 +265,8 @@ Engine::Moved Engine::advance_plain(Work& work) {
       auto end = begin + size_of_chunk(c);
       auto place = topology_.place_of[team_.rank];
       if (!bridge_ || neighbours_.size() > 1)
-        reduce_pieces(work, pieces_of(channel.region->stripes(), place, begin, end), 0, channel.region->result(0), false);
+        reduce_pieces(work, pieces_of(channel.region->stripes(), place, begin, end), 0, channel.region->result(0),
+                      false);
       if (fenced()) break;
       if (bridge_)
         begin_crossing(work, c, begin, end, channel.region->result(0));

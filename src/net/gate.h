@@ -26,9 +26,9 @@ struct Guest {
 };
 
 struct GateOptions {
-  std::size_t most_pending = 256;                  ///< the oldest makes room
-  std::chrono::milliseconds patience{2'000};       ///< for one handshake
-  std::size_t accepts_per_turn = 64;               ///< others on the loop shall not starve
+  std::size_t most_pending = 256;             ///< the oldest makes room
+  std::chrono::milliseconds patience{2'000};  ///< for one handshake
+  std::size_t accepts_per_turn = 64;          ///< others on the loop shall not starve
   /// May this caller come in? A reason if not. Empty: whoever knows the secret may.
   std::function<std::string(const Introduction&)> objection;
 };
@@ -55,7 +55,8 @@ class Gate {
 class Call {
  public:
   Call(Loop& loop, const Endpoint& to, const std::string& from_address, const Secret& secret, Introduction who,
-       std::function<void(Result<Guest>)> on_end, std::chrono::milliseconds patience = std::chrono::milliseconds(2'000));
+       std::function<void(Result<Guest>)> on_end,
+       std::chrono::milliseconds patience = std::chrono::milliseconds(2'000));
   ~Call();
   Call(const Call&) = delete;
   Call& operator=(const Call&) = delete;

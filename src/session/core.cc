@@ -123,6 +123,7 @@ std::optional<Step> Core::begin_step() {
   in_step_ = true;
   closed_ = leased_ = delivered_ = false;
   lease_size_ = 0;
+  uses_.clear();
   step_began_ = clock_.now();
   for (auto& listener : at_step_)
     if (auto alive = listener.lock()) (*alive)();
@@ -185,12 +186,31 @@ Summary Core::fold_rows(const Rows& rows) const {
   return fold(decoded).or_throw();
 }
 
-/// One attempt to close the step in the current view: the rows, if they and all reductions of the step are complete.
-std::optional<Core::Rows> Core::try_close() {
-  auto rows = exchange_or_settle(row_now());
-  for (const auto& ticket : tickets_)
-    if (ticket->task().with_step && !done_or_settled(*ticket)) return std::nullopt;
-  return rows;
+/// One attempt to close the step in the current view: all rows, all reductions of the step, and that everybody has
+/// them.
+Status Core::try_close() {
+  auto rows = group_->exchange(row_now());
+  if (!rows.ok()) return rows.error();
+  held_rows_ = std::move(rows).value();
+  for (const auto& ticket : tickets_) {
+    if (!ticket->task().with_step || ticket->done_) continue;
+    PLIANT_TRY(group_->wait(ticket->operation_));
+    ticket->done_ = true;
+  }
+  return group_->confirm();
+}
+
+Core::Rows Core::close_surely() {
+  closing_ = true;
+  for (step_settled_ = false; !step_settled_;) {
+    held_rows_.reset();
+    closing_view_ = view_;
+    auto tried = try_close();
+    if (tried.ok()) break;
+    go_on_after(tried.error());
+  }
+  closing_ = false;
+  return *std::exchange(held_rows_, std::nullopt);
 }
 
 void Core::close_step() {
@@ -198,14 +218,11 @@ void Core::close_step() {
   if (ledger_ && !leased_) throw Failure(Code::invalid, "sampler.next() was not called in this step");
   replicas_.begin_averaging(*this, contribution());
   fill_row();
-  closing_ = true;
-  std::optional<Rows> rows;
-  while (!(rows = try_close())) enter_next();
-  closing_ = false;
+  auto rows = close_surely();
   replicas_.finish_averaging();
   closed_ = true;
   std::erase_if(tickets_, [](const auto& ticket) { return ticket->task().with_step; });
-  auto summary = fold_rows(*rows);
+  auto summary = fold_rows(rows);
   absorb(summary);
   journal_->stable(step_, loss());
   samples_seen_ += summary.samples;
@@ -222,8 +239,10 @@ void Core::absorb(const Summary& summary) {
   if (!summary.averages.empty()) averages_ = summary.averages;
   if (!roster_ || !in_step_) return;
   all_leave_ = std::ranges::all_of(summary.outlooks, [](const auto& outlook) { return outlook.leaves; });
-  following_ = membership::next_view(view_, summary.outlooks, row_plan_);
-  deal_ = {view_, summary.shares};
+  // A step that was settled in a later view changes nothing any more: what was planned then is decided by now.
+  bool still_there = closing_view_.hash() == view_.hash();
+  following_ = still_there ? membership::next_view(view_, summary.outlooks, row_plan_) : std::nullopt;
+  deal_ = {closing_view_, summary.shares};
 }
 
 /// What was leased by those whose samples did not make it into the step comes back.

@@ -7,10 +7,11 @@
 //   commit         the ledger moves on, the digest of a stripe of state is taken, the next step begins
 // An adapter closes the step itself (DistributedOptimizer::step); otherwise the loop does so at the turn's end.
 //
-// When a worker is lost, every wait in the view ends. Those who are left agree on the next view (Roster), and each
-// finds out, from memory that nobody writes any more, which reductions were complete: all find the same. If the step
-// was complete, it is committed as it is, and the next one begins in the new view. If not, the view is entered at once
-// and what is missing is reduced again from what each has: no forward or backward pass is run twice.
+// When a worker is lost, every wait in the view ends. Those who are left agree on the next view (Roster) and enter it,
+// and each tells which of the interrupted reductions it has complete. What all have is done; nobody can have acted on
+// anything else, because a step, and whatever else is waited for, is over only when all are known to have it. If the
+// step was complete, it is committed as it is. If not, its reductions are done again from what each has: no forward or
+// backward pass is run twice.
 #pragma once
 
 #include <pliant/pliant.h>
@@ -20,6 +21,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -112,6 +114,11 @@ class Core final : public Reducer {
     int rank = 0, size = 1;
   };
   using Rows = std::vector<std::string>;
+  /// What the members of a view have found out together about what the one before left open.
+  struct Settled {
+    bool step_complete = false;       // all have the step that this worker is in
+    std::set<std::uint64_t> missing;  // what somebody lacks
+  };
 
   Core(std::uint64_t self, std::uint64_t seed, std::unique_ptr<Roster> roster);
 
@@ -124,7 +131,8 @@ class Core final : public Reducer {
   void fill_row();
   std::string row_now();
   Summary fold_rows(const Rows& rows) const;
-  std::optional<Rows> try_close();
+  Rows close_surely();
+  Status try_close();
   void absorb(const Summary& summary);
   void commit_ledger();
   void finish_job();
@@ -146,19 +154,21 @@ class Core final : public Reducer {
   std::string own_digest() const;
   Status unpack(const std::string& luggage);
   membership::Report report() const;
+  void take_stock();
+  void apply(const Settled& settled);
   std::vector<std::shared_ptr<collective::Region>> renew_areas();
   void retire(std::unique_ptr<collective::Group> group, std::vector<std::shared_ptr<collective::Region>> regions);
   void salvage(const membership::View& before, collective::Group& group);
+  static bool is_heir(std::uint64_t self, const membership::View& before, const membership::View& after, int dead);
   bool left_complete(collective::Group& group, int rank);
   void take_over(collective::Group& group, int rank);
-  void resubmit();
   void change_view();
   bool detached_until_taken_in();
-  /// Throws `error` unless it means that the view has ended and another will follow; returns when that is in force.
+  /// Throws `error` unless it means that the view has ended and another will follow; enters that one.
+  void go_on_after(const Error& error);
   void await_successor(const Error& error);
   void start_operation(Ticket& ticket);
-  bool done_or_settled(Ticket& ticket);
-  std::optional<Rows> exchange_or_settle(const std::string& row);
+  std::uint64_t number_of(const std::string& name);
   Rows exchange_surely(const std::function<std::string()>& row);
 
   const std::uint64_t self_;
@@ -182,7 +192,15 @@ class Core final : public Reducer {
   Nanos stalled_{0};  // of this turn
 
   std::map<std::string, std::weak_ptr<Area>> areas_;
-  std::vector<TicketPtr> tickets_;  // of this turn, or not done
+  std::vector<TicketPtr> tickets_;             // of this turn, or not done
+  std::map<std::string, std::uint64_t> uses_;  // of names in this turn
+  std::optional<std::uint64_t> exchange_;      // the number of the exchange outside of a step's that is going on
+  std::optional<Rows> held_rows_;              // of the exchange that is going on, if all are here
+  bool exchange_settled_ = false;              // everybody has them
+  bool step_held_ = false;                     // when the view ended, the step that is being closed was complete here
+  bool step_settled_ = false;                  // everybody has it
+  Settled settled_;
+  membership::View closing_view_;  // that the step was closed in
   Replicas replicas_;
   SteadyClock clock_;
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/bytes.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/system.h"
 #include "collective/kernels.h"
@@ -114,6 +115,7 @@ AreaPtr Core::area(const std::string& name, std::size_t bytes) {
 
 TicketPtr Core::submit(Task task) {
   auto ticket = std::make_shared<Ticket>(std::move(task));
+  ticket->number_ = number_of(ticket->task().name);
   const auto& wanted = ticket->task();
   if (!wanted.area && wanted.in == wanted.out && wanted.in && group_->size() > 1) {
     const auto* from = static_cast<const std::byte*>(wanted.in);
@@ -139,6 +141,7 @@ void Core::start_operation(Ticket& ticket) {
                                     .out = task.out,
                                     .weight = task.weight,
                                     .squares = task.squares,
+                                    .confirmed_later = task.with_step,
                                     .caller_waits = task.caller_waits})
                           .or_throw();
 }
@@ -151,32 +154,40 @@ void Core::await_successor(const Error& error) {
   stalled_ += clock_.now() - began;
 }
 
-bool Core::done_or_settled(Ticket& ticket) {
-  if (ticket.done_) return true;
-  auto waited = group_->wait(ticket.operation_);
-  if (waited.ok()) return ticket.done_ = true;
-  await_successor(waited.error());
-  return ticket.done_ = group_->settle(ticket.operation_);
+void Core::go_on_after(const Error& error) {
+  await_successor(error);
+  enter_next();
+}
+
+/// The same on all workers for what is the same.
+std::uint64_t Core::number_of(const std::string& name) {
+  return combine(combine(hash_name(name), step_), uses_[name]++);
 }
 
 void Core::wait(const TicketPtr& ticket) {
-  while (!done_or_settled(*ticket)) enter_next();
+  while (!ticket->done_) {
+    auto waited = group_->wait(ticket->operation_);
+    if (waited.ok())
+      ticket->done_ = true;
+    else
+      go_on_after(waited.error());
+  }
   if (in_step_ && !closed_ && ticket->task().op == Op::weighted_mean && !ticket->task().with_step) delivered_ = true;
   if (!ticket->task().with_step) std::erase(tickets_, ticket);
 }
 
-std::optional<Core::Rows> Core::exchange_or_settle(const std::string& row) {
-  auto rows = group_->exchange(row);
-  if (rows.ok()) return std::move(rows).value();
-  await_successor(rows.error());
-  return group_->settle_exchange();
-}
-
 Core::Rows Core::exchange_surely(const std::function<std::string()>& row) {
-  for (;;) {
-    if (auto rows = exchange_or_settle(row())) return *std::move(rows);
-    enter_next();
+  exchange_ = number_of("~rows");
+  for (exchange_settled_ = false; !exchange_settled_;) {
+    held_rows_.reset();
+    auto rows = group_->exchange(row());
+    if (rows.ok()) held_rows_ = rows.value();
+    auto status = rows.ok() ? group_->confirm() : Status(rows.error());
+    if (status.ok()) break;
+    go_on_after(status.error());
   }
+  exchange_.reset();
+  return *std::exchange(held_rows_, std::nullopt);
 }
 
 double Core::average(const std::string& name, double value, double weight) {
@@ -216,7 +227,8 @@ Report Core::report() const {
   own.blank = blank_;
   own.step = step_;
   own.in_step = in_step_;
-  own.complete = closed_;
+  own.complete = closed_ || step_held_;
+  own.closed = closed_;
   own.layout = replicas_.layout();
   return own;
 }
@@ -238,13 +250,19 @@ Status Core::try_enter(const View& view, std::unique_ptr<collective::Group>& ent
 }
 
 Status Core::settle_in(collective::Group& group) {
-  auto rows = group.exchange(encode(Arrival{report(), replicas_.describe()}));
+  Arrival own{report(), replicas_.describe(), {}};
+  for (const auto& ticket : tickets_)
+    if (!ticket->task().with_step && !ticket->done_ && !ticket->held_) own.missing.push_back(ticket->number_);
+  if (exchange_ && !held_rows_) own.missing.push_back(*exchange_);
+  auto rows = group.exchange(encode(own));
   if (!rows.ok()) return rows.error();
+  settled_ = {};
   std::vector<Report> reports;
   for (std::size_t rank = 0; rank < rows.value().size(); ++rank) {
     auto arrival = decode_arrival(rows.value()[rank]);
     if (!arrival.ok()) return arrival.error();
     reports.push_back(arrival.value().report);
+    settled_.missing.insert(arrival.value().missing.begin(), arrival.value().missing.end());
     if (reports.back().layout == reports.front().layout) continue;
     auto why = fmt::format("workers share different state: rank {} has {}, rank 0 has {}", rank, arrival.value().words,
                            decode_arrival(rows.value()[0]).or_throw().words);
@@ -257,14 +275,14 @@ Status Core::settle_in(collective::Group& group) {
   bool all_blank = std::ranges::all_of(reports, [](const auto& each) { return each.blank; });
   if (all_blank && journal_ && !journal_->resume_dir().empty())
     return Error{Code::not_found, "nobody could begin from the checkpoint"};
-  if (verdict.kind == Verdict::Kind::hand_over)
-    return Error{Code::internal, "some workers have results that others on this host have not"};
+  settled_.step_complete = in_step_ && verdict.step > step_;
   return verdict.state_from >= 0 ? transfer(group, verdict) : Status();
 }
 
 /// Goes on in the view that is agreed on, whoever dies on the way.
 void Core::enter_next() {
   auto began = clock_.now();
+  take_stock();
   std::unique_ptr<collective::Group> group;
   std::optional<View> view;
   while (!group) {
@@ -278,14 +296,43 @@ void Core::enter_next() {
   }
   auto before = std::exchange(view_, *view);
   std::swap(group_, group);
-  if (closing_) salvage(before, *group);
+  if (closing_ && !settled_.step_complete) salvage(before, *group);
   auto regions = renew_areas();
-  resubmit();
+  apply(settled_);
   for (auto& listener : at_view_)
     if (auto alive = listener.lock()) (*alive)();
   roster_->report_adopted(view_, step_);
   retire(std::move(group), std::move(regions));
   stalled_ += clock_.now() - began;
+}
+
+/// What of the view that has ended is complete here. It stands still: all who go on have fenced it.
+void Core::take_stock() {
+  settled_ = {};
+  step_held_ = false;
+  if (!group_) return;
+  for (const auto& ticket : tickets_) ticket->held_ = ticket->done_ || group_->settle(ticket->operation_);
+  if ((closing_ || exchange_) && !held_rows_) held_rows_ = group_->settle_exchange();
+  step_held_ = closing_ && held_rows_ &&
+               std::ranges::all_of(tickets_, [](const auto& t) { return t->held_ || !t->task().with_step; });
+}
+
+/// What all have is done; the rest is started again, and of a step that was not complete everything.
+void Core::apply(const Settled& settled) {
+  step_settled_ = closing_ && settled.step_complete;
+  exchange_settled_ = exchange_ && held_rows_ && !settled.missing.contains(*exchange_);
+  for (const auto& ticket : tickets_) {
+    if (ticket->task().with_step) {
+      if (!in_step_ || closed_) continue;
+      ticket->done_ = step_settled_;
+    } else {
+      ticket->done_ = ticket->done_ || (ticket->held_ && !settled.missing.contains(ticket->number_));
+    }
+    if (ticket->done_) continue;
+    if (!ticket->input_.empty()) std::memcpy(ticket->task().out, ticket->input_.data(), ticket->input_.size());
+    start_operation(*ticket);
+  }
+  step_held_ = false;
 }
 
 /// Every area gets results of the new view; its input stays what and where it is. Returns what is not needed any more.
@@ -309,14 +356,21 @@ void Core::retire(std::unique_ptr<collective::Group> group, std::vector<std::sha
   });
 }
 
-/// The lowest rank left of the view before speaks for those of the dead that had given everything to this step: their
-/// gradients, which nobody writes any more, are added to its own.
+/// Somebody speaks for those of the dead that had given everything to this step: their gradients, which nobody writes
+/// any more, are added to its own.
 void Core::salvage(const View& before, collective::Group& group) {
-  auto stays = [&](const wire::Member& member) { return view_.rank_of(member.id) >= 0; };
-  auto heir = std::ranges::find_if(before.members, stays);
-  if (heir == before.members.end() || heir->id != self_) return;
   for (int rank = 0; rank < before.size(); ++rank)
-    if (!stays(before.members[static_cast<std::size_t>(rank)]) && left_complete(group, rank)) take_over(group, rank);
+    if (is_heir(self_, before, view_, rank) && left_complete(group, rank)) take_over(group, rank);
+}
+
+/// The lowest rank of the dead one's host that is left.
+bool Core::is_heir(std::uint64_t self, const View& before, const View& after, int dead) {
+  const auto& gone = before.members[static_cast<std::size_t>(dead)];
+  if (after.rank_of(gone.id) >= 0) return false;
+  auto heir = std::ranges::find_if(before.members, [&](const wire::Member& member) {
+    return member.host == gone.host && after.rank_of(member.id) >= 0;
+  });
+  return heir != before.members.end() && heir->id == self;
 }
 
 bool Core::left_complete(collective::Group& group, int rank) {
@@ -336,7 +390,7 @@ void Core::take_over(collective::Group& group, int rank) {
     auto weight = *group.published_weight(ticket->operation_, rank);
     if (!(weight > 0)) continue;
     auto* own = ticket->region_->input() + task.offset;
-    const auto* theirs = ticket->region_->input_of(rank) + task.offset;
+    const auto* theirs = ticket->region_->input_of(group.place_of(rank)) + task.offset;
     std::vector<double> weights{task.weight, weight}, shares(2);
     std::vector<collective::Contribution> both{{own, 0}, {theirs, 0}};
     if (!(task.weight > 0)) weights.erase(weights.begin()), both.erase(both.begin()), shares.pop_back();
@@ -347,16 +401,6 @@ void Core::take_over(collective::Group& group, int rank) {
   }
   speak_for(row_, row.value());
   log::debug("step {}: speaking for a dead worker that had given everything", step_);
-}
-
-/// Starts again what was not done, and, if the step was not, all that belongs to it.
-void Core::resubmit() {
-  for (const auto& ticket : tickets_) {
-    bool again = !ticket->done_ || (ticket->task().with_step && in_step_ && !closed_);
-    if (!again) continue;
-    if (!ticket->input_.empty()) std::memcpy(ticket->task().out, ticket->input_.data(), ticket->input_.size());
-    start_operation(*ticket);
-  }
 }
 
 /// Alone: before the job takes this worker in, and after it left. Its collectives are its own affair.

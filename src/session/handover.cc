@@ -10,6 +10,7 @@ constexpr std::uint32_t kMostRanges = 1 << 20;
 constexpr std::uint32_t kMostItems = 1 << 20;
 constexpr std::uint32_t kMostDimensions = 64;
 constexpr std::size_t kLongestName = 4096;
+constexpr std::uint32_t kMostMissing = 256;
 
 std::string text_of(ByteWriter out) {
   auto bytes = std::move(out).take();
@@ -92,8 +93,11 @@ Result<StateItem> get_item(ByteReader& in) {
 std::string encode(const Arrival& arrival) {
   const auto& report = arrival.report;
   ByteWriter out;
-  for (bool flag : {report.blank, report.in_step, report.complete}) out.put(static_cast<std::uint8_t>(flag));
+  for (bool flag : {report.blank, report.in_step, report.complete, report.closed})
+    out.put(static_cast<std::uint8_t>(flag));
   out.put(report.step), out.put(report.layout), out.put(report.digest);
+  out.put(static_cast<std::uint32_t>(arrival.missing.size()));
+  for (auto number : arrival.missing) out.put(number);
   out.put_text(std::string_view(arrival.words).substr(0, wire::kMaxText));
   return text_of(std::move(out));
 }
@@ -102,10 +106,14 @@ Result<Arrival> decode_arrival(std::string_view bytes) {
   auto in = reader_of(bytes);
   Arrival arrival;
   auto& report = arrival.report;
-  for (auto* flag : {&report.blank, &report.in_step, &report.complete}) *flag = in.get<std::uint8_t>() != 0;
+  for (auto* flag : {&report.blank, &report.in_step, &report.complete, &report.closed})
+    *flag = in.get<std::uint8_t>() != 0;
   report.step = in.get<std::uint64_t>();
   report.layout = in.get<std::uint64_t>();
   report.digest = in.get<std::uint64_t>();
+  auto missing = in.get<std::uint32_t>();
+  if (missing > kMostMissing) return Error{Code::protocol, "first words about too many reductions"};
+  for (std::uint32_t i = 0; i < missing && in.ok(); ++i) arrival.missing.push_back(in.get<std::uint64_t>());
   arrival.words = in.get_text(wire::kMaxText);
   if (!in.finished()) return Error{Code::protocol, "malformed first words"};
   return arrival;

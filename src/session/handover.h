@@ -18,6 +18,9 @@ namespace pliant::session {
 struct Arrival {
   membership::Report report;
   std::string words;  ///< what it shares, for people
+  /// What it waits for outside of a step's reduction and has not complete (Ticket's numbers). Others may have acted on
+  /// it only if nobody lacks it.
+  std::vector<std::uint64_t> missing;
 };
 std::string encode(const Arrival& arrival);
 Result<Arrival> decode_arrival(std::string_view bytes);

@@ -52,6 +52,8 @@ class Ticket {
  private:
   friend class Core;
   Task task_;
+  std::uint64_t number_ = 0;      // the same on all workers: name, step, and how often the name was used in it
+  bool held_ = false;             // complete here when the view ended
   std::vector<std::byte> input_;  // of plain memory that is reduced in place: it may have to be reduced again
   std::shared_ptr<collective::Region> region_;  // keeps the result readable when the view has gone
   collective::OperationHandle operation_;

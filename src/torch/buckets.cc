@@ -251,8 +251,14 @@ bool Buckets::take_results() {
 torch::Tensor& Buckets::mean_of(std::size_t index) {
   auto& slot = slots_[index];
   auto& bucket = buckets_[slot.bucket];
-  bool second = bucket.ticket->result() == bucket.area->region->result(1) + bucket.begin;
-  return slot.mean[second ? 1 : 0];
+  const auto* result = static_cast<const std::byte*>(bucket.ticket->result());
+  auto& region = *bucket.area->region;
+  for (int which : {0, 1})
+    if (result == region.result(which) + bucket.begin) return slot.mean[which];
+  // The step was settled after its view had ended: its results are where they were.
+  auto* at = const_cast<std::byte*>(result) + (slot.offset - bucket.begin);
+  slot.old_mean = view_at(at, parameters_[index]);
+  return slot.old_mean;
 }
 
 void Buckets::show_mean() {

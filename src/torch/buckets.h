@@ -56,7 +56,8 @@ class Buckets {
     std::optional<std::size_t> place;
     torch::Tensor own;  // views of registered memory with the parameter's shape
     torch::Tensor mean[2];
-    torch::Tensor hidden;  // what .grad() was before the mean was shown there
+    torch::Tensor old_mean;  // in the memory of a view that has ended
+    torch::Tensor hidden;    // what .grad() was before the mean was shown there
     int passes = 0;
     bool ready = false;
     bool used_by_anyone = true;

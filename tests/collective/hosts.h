@@ -1,5 +1,5 @@
-// Teams on several hosts, as far as they can tell: ranks as threads that share memory only with those of their host, and
-// reach the others over TCP on loopback.
+// Teams on several hosts, as far as they can tell: ranks as threads that share memory only with those of their host,
+// and reach the others over TCP on loopback.
 #pragma once
 
 #include <arpa/inet.h>

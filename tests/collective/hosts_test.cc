@@ -148,12 +148,10 @@ TEST(Hosts, DisagreementIsNamed) {
   std::atomic<int> failed{0};
   run_hosts({0, 1}, [&](Group& group) {
     std::vector<float> values(100);
-    auto done = group
-                    .submit({.name = "odd",
-                             .count = group.rank() == 0 ? 100U : 50U,
-                             .in = values.data(),
-                             .out = values.data()})
-                    .or_throw();
+    auto done =
+        group
+            .submit({.name = "odd", .count = group.rank() == 0 ? 100U : 50U, .in = values.data(), .out = values.data()})
+            .or_throw();
     auto waited = group.wait(done);
     ASSERT_FALSE(waited.ok());
     EXPECT_EQ(waited.error().code, Code::mismatch);

@@ -67,7 +67,9 @@ TEST(Settle, ContradictionsAreNamed) {
   EXPECT_NE(settle({{.step = 5, .digest = 1}, {.step = 5, .digest = 2}}).contradiction.find("state"),
             std::string::npos);
   EXPECT_EQ(settle({{.step = 5, .digest = 1}, {.step = 5}}).contradiction, "");  // not told
-  EXPECT_EQ(settle({{.step = 5, .in_step = true, .complete = true, .digest = 1}, {.step = 6, .digest = 2}}).contradiction, "");
+  EXPECT_EQ(
+      settle({{.step = 5, .in_step = true, .complete = true, .digest = 1}, {.step = 6, .digest = 2}}).contradiction,
+      "");
 }
 
 // ---- the next view ----

@@ -27,7 +27,18 @@ namespace pliant::membership::sim {
 
 class Trainer {
  public:
-  enum class Phase { outside, reporting, receiving, computing, exchanging, confirming, applying, switching, fenced, gone };
+  enum class Phase {
+    outside,
+    reporting,
+    receiving,
+    computing,
+    exchanging,
+    confirming,
+    applying,
+    switching,
+    fenced,
+    gone
+  };
 
   /// A view without members: a newcomer.
   Trainer(Surroundings& world, Id id, const View& first, Mutation mutation);

@@ -66,7 +66,10 @@ std::string text_of(const Payload& payload) {
     }
     std::string operator()(const Entered& m) {
       return fmt::format("entered {} at step {}{}{}{}", text_of(m.view), m.report.step,
-                         m.report.in_step ? ", in it" : "", m.report.closed ? ", closed" : m.report.complete ? ", complete" : "",
+                         m.report.in_step ? ", in it" : "",
+                         m.report.closed     ? ", closed"
+                         : m.report.complete ? ", complete"
+                                             : "",
                          m.report.blank ? ", blank" : "");
     }
     std::string operator()(const Confirm& m) { return fmt::format("has step {} of {:x}", m.step, m.view & 0xffff); }
