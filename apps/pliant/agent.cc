@@ -14,7 +14,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Nanos kPatience = 1s;  // for others to end by themselves, before anybody is told to
-constexpr Nanos kLastWord = 2s;  // for the coordinator to say how the job ended, where nobody else can
+constexpr Nanos kLastWord = 2s;  // for the coordinator to say how a worker ended, where nobody else can
 constexpr Nanos kBetweenScans = 100ms;
 constexpr std::size_t kLastWords = 10;
 
@@ -51,6 +51,7 @@ void Agent::tick() {
   workers_.copy_output();
   console_.flush();
   if (phase_ == Phase::settling) return settle();
+  give_up_on_explanations();
   if (end_at_ && now >= *end_at_) {
     end_at_.reset();
     report_failure();
@@ -70,15 +71,42 @@ void Agent::reap() {
 void Agent::on_end(Worker& worker) {
   const auto& ending = *worker.process.ending();
   log::debug("worker {} ended: {}", worker.id, ending.words());
-  note("ended", static_cast<std::int64_t>(worker.id), ending.words());
+  events_.note("ended", worker.id, ending.words());
   tell_end(worker);
   bool told_to = phase_ == Phase::stopping || kill_at_;
   if (ending.good() || told_to) return;
-  deaths_.push_back({worker.id, ending, turn_, clock_.now() - worker.started});
+  Death death{worker.id, ending, turn_, clock_.now() - worker.started};
+  if (!ending.unknown) return on_death(death);
+  unexplained_.push_back(death);
+}
+
+void Agent::on_death(const Death& death) {
+  deaths_.push_back(death);
   if (phase_ != Phase::running) return;
   if (state_.view.epoch > 0) return announce(deaths_.back());
   phase_ = Phase::ending;
   end_at_ = clock_.now() + kPatience;
+}
+
+/// By the coordinator's word, a process that an earlier agent started has left in good order, or it died.
+void Agent::explain_end(std::uint64_t id, bool goodbye) {
+  auto same = [&](const Death& death) { return death.id == id; };
+  auto at = std::ranges::find_if(unexplained_, same);
+  if (at == unexplained_.end()) return;
+  auto death = *at;
+  unexplained_.erase(at);
+  if (goodbye)
+    said_goodbye_.insert(id);
+  else
+    on_death(death);
+}
+
+void Agent::give_up_on_explanations() {
+  while (!unexplained_.empty()) {
+    const auto& death = unexplained_.front();
+    if (clock_.now() < workers_.find(death.id)->started + death.after + kLastWord) return;
+    explain_end(death.id, false);
+  }
 }
 
 void Agent::announce(const Death& death) {
@@ -152,7 +180,6 @@ void Agent::begin_settling() {
   if (phase_ == Phase::ending) report_failure();
   judged_ = phase_ != Phase::running;
   if (interrupted_) leave_at_ = clock_.now() + kPatience;
-  judge_at_ = clock_.now() + kLastWord;
   phase_ = Phase::settling;
   end_at_.reset();
   settle();
@@ -162,18 +189,19 @@ void Agent::begin_settling() {
 bool Agent::judged() {
   if (judged_) return true;
   keeper_->drain();
+  give_up_on_explanations();
+  if (!unexplained_.empty()) return false;
   bool good = over_ || state_.view.epoch == 0;
   bool unknown = false;
   for (const auto& worker : workers_.all()) {
-    good = good || (in_view(worker.id) && worker.process.ending()->good());
-    unknown = unknown || worker.process.ending()->unknown;
+    if (!in_view(worker.id)) continue;
+    good = good || ended_well(worker);
+    unknown = unknown || (worker.process.ending()->unknown && !ended_well(worker));
   }
-  if (!good && unknown && clock_.now() < judge_at_) return false;
   judged_ = true;
   if (!good) report_failure();
   if (good && unknown)
-    say(fmt::format("pliant: job '{}' is over; how the workers ended that an earlier agent started is not known\n",
-                    record_.name));
+    say(fmt::format("pliant: job '{}' is over; how workers of an earlier agent ended is not known\n", record_.name));
   return true;
 }
 
@@ -211,6 +239,11 @@ bool Agent::output_copied() {
 
 // ---- what it looks like ----
 
+bool Agent::ended_well(const Worker& worker) const {
+  const auto& ending = *worker.process.ending();
+  return ending.good() || (ending.unknown && said_goodbye_.contains(worker.id));
+}
+
 bool Agent::in_view(std::uint64_t id) const {
   return std::any_of(state_.view.members.begin(), state_.view.members.end(),
                      [&](const auto& member) { return member.id == id; });
@@ -231,17 +264,12 @@ Snapshot Agent::snapshot() const {
           return worker && worker->process.running();
         }));
   now.elapsed = clock_.now() - started_;
+  now.at = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   now.progress = progress_;
   if (phase_ == Phase::running) now.seconds_left = pace_.seconds_left(clock_.now());
   return now;
 }
 
 void Agent::say(const std::string& lines) { console_.write(Stream::err, lines); }
-
-void Agent::note(const std::string& what, std::int64_t worker, const std::string& text) {
-  if (!events_) return;
-  auto now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  events_->event(now, what, worker, text);
-}
 
 }  // namespace pliant::cli

@@ -15,16 +15,19 @@
 //   settling  all output is copied                -         end the coordinator
 //
 // Nothing a worker or the coordinator needs is the agent's: if it is killed, they go on, and another one may take up
-// the job. How the workers end that an earlier agent has started, no later one can know.
+// the job. How the workers end that an earlier agent has started, no later one can know; but whoever said goodbye to
+// the coordinator has ended well.
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "apps/pliant/blame.h"
 #include "apps/pliant/console.h"
 #include "apps/pliant/coordinator_keeper.h"
+#include "apps/pliant/event_log.h"
 #include "apps/pliant/job_dir.h"
 #include "apps/pliant/run.h"
 #include "apps/pliant/status_line.h"
@@ -32,7 +35,6 @@
 #include "apps/pliant/worker_set.h"
 #include "base/clock.h"
 #include "net/loop.h"
-#include "session/record.h"
 
 namespace pliant::cli {
 
@@ -67,6 +69,9 @@ class Agent {
   void tick();
   void reap();
   void on_end(Worker& worker);
+  void on_death(const Death& death);
+  void explain_end(std::uint64_t id, bool goodbye);
+  void give_up_on_explanations();
   void tell_end(Worker& worker);
   void on_signal(int number);
 
@@ -80,12 +85,10 @@ class Agent {
   bool leftovers_gone();
   bool output_copied();
 
+  bool ended_well(const Worker& worker) const;
   bool in_view(std::uint64_t id) const;
   Snapshot snapshot() const;
   void say(const std::string& lines);
-  /// Writes an event into the job's records, if it has any. No worker: -1.
-  void note(const std::string& what, std::int64_t worker, const std::string& text);
-  void open_records();
 
   const RunOptions options_;
   JobRecord record_;
@@ -98,13 +101,14 @@ class Agent {
   Fd signals_;
   WorkerSet workers_;
   std::optional<CoordinatorKeeper> keeper_;
-  std::unique_ptr<session::Recorder> events_;  // nullptr without --record
+  EventLog events_;
   bool record_stale_ = false;
   const bool attached_;  // to a job that ran already
 
   // What the coordinator said last.
   wire::JobState state_;
-  bool over_ = false;  // in good order
+  bool over_ = false;                     // in good order
+  std::set<std::uint64_t> said_goodbye_;  // of those that an earlier agent started
   bool refused_ = false;
   std::optional<wire::Progress> progress_;
   Pace pace_;
@@ -112,6 +116,7 @@ class Agent {
   Phase phase_ = Phase::running;
   int turn_ = 0;
   std::vector<Death> deaths_;
+  std::vector<Death> unexplained_;  // the coordinator will say whether they said goodbye
   std::vector<Accusation> accusations_;
   std::optional<Error> cannot_start_;
   bool interrupted_ = false;
@@ -121,7 +126,6 @@ class Agent {
   std::optional<Nanos> end_at_;    // when to send SIGTERM
   std::optional<Nanos> kill_at_;   // when to send SIGKILL
   std::optional<Nanos> leave_at_;  // when to stop waiting for whoever reads our output
-  Nanos judge_at_{0};              // when to stop waiting for the coordinator's word
   bool leftovers_gone_ = false;
   Nanos next_scan_{0};
 };

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <csignal>
-#include <string_view>
 #include <utility>
 
 #include "apps/pliant/agent.h"
@@ -46,14 +45,14 @@ Status Agent::start() {
   PLIANT_TRY(watch_signals());
   PLIANT_TRY(workers_.prepare(record_.plan.wanted, record_.plan.most));
   for (const auto& worker : record_.workers) PLIANT_TRY(workers_.take_up(worker));
-  open_records();
-  note(attached_ ? "attached" : "begun", -1, record_.name);
+  events_.open(record_.plan, "agent");
+  events_.note(attached_ ? "attached" : "begun", record_.name);
   keep_coordinator();
   return {};
 }
 
 Status Agent::watch_signals() {
-  signal(SIGPIPE, SIG_IGN);
+  for (int number : {SIGPIPE, SIGXFSZ}) signal(number, SIG_IGN);
   signal(SIGCHLD, SIG_DFL);  // if it came to us ignored, the kernel would reap our children
   sigset_t wanted;
   sigemptyset(&wanted);
@@ -71,22 +70,10 @@ Status Agent::watch_signals() {
   return {};
 }
 
-void Agent::open_records() {
-  constexpr std::string_view kKey = "PLIANT_RECORD=";
-  for (const auto& entry : record_.plan.env) {
-    if (!entry.starts_with(kKey)) continue;
-    auto opened = session::Recorder::open(entry.substr(kKey.size()), "agent");
-    if (opened.ok())
-      events_ = std::move(opened).value();
-    else
-      log::warn("{}", opened.error().message);
-  }
-}
-
 void Agent::keep_coordinator() {
   KeeperEvents events;
   events.on_connected = [this] {
-    note("coordinator", -1, "connected");
+    events_.note("coordinator", "connected");
     introduce();
   };
   events.on_message = [this](const wire::Message& message) { on_message(message); };
@@ -142,6 +129,8 @@ void Agent::on_message(const wire::Message& message) {
     pace_.on_progress(clock_.now(), *progress);
   } else if (const auto* complaint = std::get_if<wire::Complaint>(&message)) {
     if (accusations_.size() < kMostAccusations) accusations_.push_back({complaint->id, printable(complaint->reason)});
+  } else if (const auto* parted = std::get_if<wire::Parted>(&message)) {
+    explain_end(parted->id, parted->goodbye != 0);
   } else if (std::holds_alternative<wire::Over>(message)) {
     over_ = true;
   } else if (const auto* refusal = std::get_if<wire::Refusal>(&message)) {
@@ -158,7 +147,7 @@ void Agent::start_worker(std::uint64_t id) {
     record_.workers.push_back({worker.process.id(), worker.out, worker.err, id});
     write_record_soon();
     keeper_->send(wire::Started{id, worker.process.id().pid});
-    note("started", static_cast<std::int64_t>(id), fmt::format("process {}", worker.process.id().pid));
+    events_.note("started", id, fmt::format("process {}", worker.process.id().pid));
     return;
   }
   if (attached_ || state_.view.epoch > 0) {  // those who run are not concerned

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "apps/pliant/coordinator_chronicle.h"
 #include "apps/pliant/coordinator_note.h"
 #include "apps/pliant/coordinator_server.h"
 #include "apps/pliant/job_dir.h"
@@ -27,7 +28,8 @@ constexpr auto kLook = 50ms;
 
 class CoordinatorProcess {
  public:
-  CoordinatorProcess(Job job, Fd lock) : job_(std::move(job)), lock_(std::move(lock)), attended_at_(clock_.now()) {}
+  CoordinatorProcess(Job job, Fd lock)
+      : job_(std::move(job)), lock_(std::move(lock)), chronicle_(job_.record.plan), attended_at_(clock_.now()) {}
   Status start();
   /// Serves until the job is over. Leaves no file if nothing of the job is left.
   void run();
@@ -44,6 +46,7 @@ class CoordinatorProcess {
   SteadyClock clock_;
   net::Loop loop_;
   Fd signals_;
+  Chronicle chronicle_;
   std::optional<CoordinatorServer> server_;
   Nanos attended_at_;
   bool was_attended_ = false;
@@ -68,10 +71,11 @@ Status CoordinatorProcess::start() {
   if (!listener.ok()) return listener.error();
   std::optional<membership::Memory> memory;
   if (auto note = read_note(job_.dir)) memory = note->memory;
+  chronicle_.begun(memory);
   ServerEvents events;
   events.is_agent = [this](pid_t pid) { return is_agent(pid); };
   events.remember = [this](const membership::Memory& now) { remember(now); };
-  server_.emplace(loop_, std::move(listener).value(), options_of(job_.record), memory, std::move(events));
+  server_.emplace(loop_, std::move(listener).value(), options_of(job_.record), memory, std::move(events), chronicle_);
   for (const auto& worker : job_.record.workers)
     if (alive(worker.process)) server_->know(worker.id, worker.process.pid);
   loop_.every(kLook, [this] { look_around(); });
@@ -80,7 +84,7 @@ Status CoordinatorProcess::start() {
 
 void CoordinatorProcess::watch_signals() {
   setsid();  // fails if the agent has seen to it
-  for (int number : {SIGINT, SIGHUP, SIGQUIT, SIGPIPE}) signal(number, SIG_IGN);
+  for (int number : {SIGINT, SIGHUP, SIGQUIT, SIGPIPE, SIGXFSZ}) signal(number, SIG_IGN);
   sigset_t wanted;
   sigemptyset(&wanted);
   sigaddset(&wanted, SIGTERM);
@@ -115,6 +119,7 @@ void CoordinatorProcess::look_around() {
 
 void CoordinatorProcess::run() {
   loop_.run();
+  chronicle_.ends(told_to_end_ ? "told to" : "nobody is left");
   log::debug("coordinator: {} connections or messages refused", server_->refused());
   server_.reset();
   if (told_to_end_) return;  // whoever said so cleans up

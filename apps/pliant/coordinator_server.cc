@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <utility>
 #include <variant>
 
 #include "apps/pliant/command.h"
@@ -29,11 +30,13 @@ constexpr std::size_t kLongestAddress = sizeof(sockaddr_un{}.sun_path) - 1;
 }  // namespace
 
 CoordinatorServer::CoordinatorServer(net::Loop& loop, Fd listener, const membership::CoordinatorOptions& options,
-                                     const std::optional<membership::Memory>& memory, ServerEvents events)
+                                     const std::optional<membership::Memory>& memory, ServerEvents events,
+                                     Chronicle& chronicle)
     : loop_(loop),
       listener_(std::move(listener)),
       coordinator_(options, memory),
       events_(std::move(events)),
+      chronicle_(chronicle),
       most_strangers_(options.wanted + kSpareConnections),
       timer_(loop.every(500ms, [this] { sweep(); })) {
   loop_.watch(listener_.get(), [this] { accept_all(); });
@@ -130,6 +133,7 @@ void CoordinatorServer::on_message(Link link, const wire::Message& message) {
   if (!connections_.at(link).placed() && !anybody_may) return refuse(link, "join first");
   const auto* started = std::get_if<wire::Started>(&message);
   bool from_agent = connections_.at(link).agent;
+  chronicle_.heard(connections_.at(link).worker, from_agent, message);
   deliver(coordinator_.on_message(link, message));
   if (started && from_agent) on_started(*started);
 }
@@ -138,7 +142,7 @@ void CoordinatorServer::on_hello(Link link, const wire::AgentHello& hello) {
   auto& connection = connections_.at(link);
   if (!events_.is_agent(connection.pid))
     return refuse(link, fmt::format("process {} is not the agent of this job", connection.pid));
-  connection.agent = true;
+  if (!std::exchange(connection.agent, true)) chronicle_.agent_came(connection.pid);
   deliver(coordinator_.on_message(link, hello));
 }
 
@@ -171,7 +175,12 @@ void CoordinatorServer::on_join(Link link, const wire::Join& join) {
   connection.worker = join.id;
   log::debug("coordinator: worker {} joins (process {})", join.id, join.pid);
   watch_process(join.id, join.pid);
-  deliver(coordinator_.on_join(link, join));
+  auto letters = coordinator_.on_join(link, join);
+  bool welcome = std::ranges::none_of(letters, [&](const auto& letter) {
+    return letter.to == link && std::holds_alternative<wire::Refusal>(letter.message);
+  });
+  if (welcome) chronicle_.joined(join);
+  deliver(letters);
 }
 
 void CoordinatorServer::know(std::uint64_t id, pid_t pid) {
@@ -200,6 +209,7 @@ void CoordinatorServer::watch_process(std::uint64_t id, pid_t pid) {
     if (at->second.pidfd) loop_.unwatch(at->second.pidfd.get());
     watched_.erase(at);
     log::debug("coordinator: the process of worker {} is gone", id);
+    chronicle_.gone(id);
     deliver(coordinator_.on_gone(id));
   };
   if (watch.pidfd)
@@ -218,6 +228,7 @@ void CoordinatorServer::deliver(const membership::Letters& letters) {
       for (const auto& member : memory.view.members) know(member.id, member.pid);
     kept_ = memory;
   }
+  chronicle_.look_at(coordinator_);
   for (const auto& letter : letters) {
     const auto* refusal = std::get_if<wire::Refusal>(&letter.message);
     if (refusal && connections_.contains(letter.to))
@@ -231,6 +242,7 @@ void CoordinatorServer::send_to(Link link, const wire::Message& message) {
   auto at = connections_.find(link);
   if (at == connections_.end()) return;
   auto& connection = at->second;
+  chronicle_.says(connection.worker, message);
   connection.outbox.push(message);
   if (!connection.outbox.flush(connection.socket) || connection.outbox.size() > kLongestOutbox) return close(link);
   if (!connection.outbox.empty() && !flusher_) flusher_ = loop_.every(10ms, [this] { flush_all(); });
@@ -251,7 +263,9 @@ void CoordinatorServer::flush_all() {
 
 void CoordinatorServer::refuse(Link link, const std::string& reason) {
   ++refused_;
-  log::debug("coordinator: refused process {}: {}", connections_.at(link).pid, printable(reason));
+  const auto& connection = connections_.at(link);
+  log::debug("coordinator: refused process {}: {}", connection.pid, printable(reason));
+  chronicle_.refused(connection.worker, connection.pid, reason);
   send_to(link, wire::Refusal{reason});
   close(link);
 }

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/pliant/coordinator_chronicle.h"
 #include "apps/pliant/outbox.h"
 #include "base/clock.h"
 #include "base/fd.h"
@@ -34,9 +35,9 @@ struct ServerEvents {
 
 class CoordinatorServer {
  public:
-  /// Serves `listener` on `loop`, which must outlive it.
+  /// Serves `listener` on `loop`. Loop and chronicle must outlive it.
   CoordinatorServer(net::Loop& loop, Fd listener, const membership::CoordinatorOptions& options,
-                    const std::optional<membership::Memory>& memory, ServerEvents events);
+                    const std::optional<membership::Memory>& memory, ServerEvents events, Chronicle& chronicle);
   ~CoordinatorServer();
   CoordinatorServer(const CoordinatorServer&) = delete;
   CoordinatorServer& operator=(const CoordinatorServer&) = delete;
@@ -85,6 +86,7 @@ class CoordinatorServer {
   Fd listener_;
   membership::Coordinator coordinator_;
   ServerEvents events_;
+  Chronicle& chronicle_;
   std::size_t most_strangers_;
   net::Loop::Timer timer_;
   std::optional<net::Loop::Timer> flusher_;  // while any outbox holds something

@@ -18,10 +18,12 @@ namespace {
 
 using nlohmann::json;
 
-double age_of(const Job& job) {
+double seconds_since(double then) {
   auto now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  return std::max(0.0, now - job.record.started_at);
+  return std::max(0.0, now - then);
 }
+
+double age_of(const Job& job) { return seconds_since(job.record.started_at); }
 
 std::string command_of(const Job& job) {
   std::string line;
@@ -78,6 +80,7 @@ json to_json(const Job& job) {
           {"argv", job.record.argv},
           {"dir", job.dir},
           {"progress", all.value("progress", json(nullptr))},
+          {"progress_at", all.value("at", json(nullptr))},
           {"seconds_left", all.value("seconds_left", json(nullptr))}};
 }
 
@@ -157,6 +160,9 @@ int show_one(const std::string& name, bool as_json) {
   fmt::print("job        {}\n", job.record.name);
   fmt::print("program    {}\n", command_of(job));
   fmt::print("state      {} for {}\n", state_of(job, seen), format_span(age_of(job)));
+  // Only the agent writes it down; view and workers, below, are as they are now.
+  if (seen && seen->progress && !job.agent_alive)
+    fmt::print("progress   as of {} ago, when the agent was there\n", format_span(seconds_since(seen->at)));
   if (seen && seen->progress) print_progress(*seen->progress);
   if (seen && seen->seconds_left && job.agent_alive) fmt::print("time left  {}\n", format_span(*seen->seconds_left));
   print_processes(job);

@@ -29,6 +29,16 @@ std::string usable(const std::string& flag, const std::string& dir) {
   return path;
 }
 
+/// Is there a checkpoint to begin with? What is passed over, the worker that begins with it will say; here it is of
+/// interest only if nothing is left.
+void check_resume(const std::string& dir) {
+  std::string newest;
+  auto found = session::newest_checkpoint(dir, [&](const std::string& why) {
+    if (newest.empty()) newest = "; the newest: " + why;
+  });
+  if (!found.ok()) throw Failure(found.error().code, fmt::format("--resume: {}{}", found.error().message, newest));
+}
+
 }  // namespace
 
 void add_journal_flags(CLI::App& run, JournalFlags& flags) {
@@ -60,9 +70,9 @@ std::vector<std::string> journal_environment(const JournalFlags& flags) {
   if (!flags.every.empty()) list.push_back("PLIANT_CHECKPOINT_EVERY=" + flags.every);
   if (flags.keep > 0) list.push_back(fmt::format("PLIANT_CHECKPOINT_KEEP={}", flags.keep));
   if (flags.resume.empty()) return list;
-  auto found = session::newest_checkpoint(fs::absolute(flags.resume).lexically_normal().string());
-  if (!found.ok()) throw Failure(found.error().code, "--resume: " + found.error().message);
-  list.push_back("PLIANT_RESUME=" + fs::absolute(flags.resume).lexically_normal().string());
+  auto resume = fs::absolute(flags.resume).lexically_normal().string();
+  check_resume(resume);
+  list.push_back("PLIANT_RESUME=" + resume);
   return list;
 }
 

@@ -43,6 +43,7 @@ std::string status_text(const Snapshot& now) {
               {"workers", now.workers},
               {"alive", now.alive},
               {"elapsed", seconds(now.elapsed)},
+              {"at", now.at},
               {"seconds_left", now.seconds_left ? number(*now.seconds_left) : json(nullptr)},
               {"progress", now.progress ? to_json(*now.progress) : json(nullptr)}};
   return all.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
@@ -57,6 +58,7 @@ std::optional<Snapshot> read_status(const std::string& job_dir) {
     seen.workers = all.at("workers");
     seen.alive = all.at("alive");
     seen.elapsed = std::chrono::duration_cast<Nanos>(std::chrono::duration<double>(all.at("elapsed").get<double>()));
+    seen.at = all.at("at");
     if (!all.at("seconds_left").is_null()) seen.seconds_left = all.at("seconds_left").get<double>();
     if (!all.at("progress").is_null()) seen.progress = progress_from(all.at("progress"));
     return seen;

@@ -70,6 +70,7 @@ void StatusReporter::finish(const std::string& job, const Snapshot& snapshot) {
 void StatusReporter::write_file(const Snapshot& snapshot) {
   auto still = snapshot;
   still.elapsed = Nanos(0);
+  still.at = 0;
   still.seconds_left.reset();
   auto news = status_text(still);
   if (news == written_) return;  // only the clock has moved

@@ -95,11 +95,15 @@ void Coordinator::take_up(const wire::Join& join, Link link) {
   // Whoever is in no view and knows its layout has begun its loop, and waits.
   worker.ready = join.view.epoch == 0 && !join.layout.empty();
   worker.layout = join.layout;
-  if (layout_.empty() && join.view.epoch > 0 && !join.layout.empty()) {
-    layout_ = join.layout;
-    layout_of_ = join.id;
-  }
+  if (join.view.epoch > 0) know_layout(join.id, join.layout);
   next_id_ = std::max(next_id_, join.id + 1);
+}
+
+/// The first member that says it is heard. Members that differ find out among themselves.
+void Coordinator::know_layout(std::uint64_t member, const std::string& layout) {
+  if (!layout_.empty() || layout.empty()) return;
+  layout_ = layout;
+  layout_of_ = member;
 }
 
 std::uint32_t Coordinator::needed_to_form() const {
@@ -128,6 +132,10 @@ void Coordinator::on(Link link, const wire::Ready& ready) {
   workers_[*id].ready = true;
 }
 
+void Coordinator::on(Link link, const wire::Shares& shares) {
+  if (auto id = worker_at(link); id && in_view(*id)) know_layout(*id, shares.layout);
+}
+
 // ---- views ----
 
 void Coordinator::learn(const View& view) {
@@ -137,10 +145,7 @@ void Coordinator::learn(const View& view) {
     worker.self = member;
     worker.served = true;
     if (!in_view(member.id)) worker.ready = false;  // what it said before it was taken in
-    if (layout_.empty() && !worker.layout.empty()) {
-      layout_ = worker.layout;
-      layout_of_ = member.id;
-    }
+    know_layout(member.id, worker.layout);
     next_id_ = std::max(next_id_, member.id + 1);
   }
   view_ = view;

@@ -18,6 +18,7 @@
 //   any        ... of a term above ours                  claiming   claim above it
 //   leading    the view is not what is wanted            leading    send a plan to all members and to who is new in it
 //   leading    a member joins or reports the plan's base leading    send it the plan (again)
+//   any        a member says what it shares              same       refuse newcomers that share something else
 //   any        all members of the view said goodbye or   over       tell all outside of the view; nobody is started
 //              have ended
 //   over       a newer view with living members          claiming   it was not over
@@ -116,6 +117,7 @@ class Coordinator {
   template <class T>
   void on(Link, const T&) {}
   void on(Link link, const wire::Ready& ready);
+  void on(Link link, const wire::Shares& shares);
   void on(Link link, const wire::Adopted& adopted);
   void on(Link link, const wire::Promise& promise);
   void on(Link link, const wire::Decline& decline);
@@ -131,6 +133,7 @@ class Coordinator {
   std::string objection_to(std::uint64_t id, const std::string& layout) const;
   std::string objection_to(const wire::Resize& resize) const;
   void take_up(const wire::Join& join, Link link);
+  void know_layout(std::uint64_t member, const std::string& layout);
 
   // What follows from the state, after every event.
   Letters act();

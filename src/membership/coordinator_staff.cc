@@ -49,6 +49,7 @@ void Coordinator::on(Link link, const wire::Ended& ended) {
   worker.ended = true;
   next_id_ = std::max(next_id_, ended.id + 1);
   count(worker, ended.good != 0);
+  send(agent_, wire::Parted{ended.id, static_cast<std::uint8_t>(worker.goodbye)});
   if (formed() || !hopeless_.empty()) return;
   auto left = std::count_if(workers_.begin(), workers_.end(), [](const auto& entry) { return !entry.second.ended; });
   if (static_cast<std::uint32_t>(left) >= needed_to_form()) return;

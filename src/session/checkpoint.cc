@@ -43,13 +43,14 @@ bool exists(const std::string& path) {
 }
 
 /// The first of `steps` that is good.
-std::optional<Checkpoint> first_good(const std::string& dir, const std::vector<std::uint64_t>& steps) {
+std::optional<Checkpoint> first_good(const std::string& dir, const std::vector<std::uint64_t>& steps,
+                                     const PassedOver& passed_over) {
   for (auto step : steps) {
     auto folder = folder_of_step(dir, step);
     auto checkpoint = read_checkpoint(folder);
     if (checkpoint) return std::move(checkpoint).value();
     // One that went meanwhile was removed because newer ones came.
-    if (exists(folder)) log::warn("checkpoint passed over: {}", checkpoint.error().message);
+    if (exists(folder)) passed_over(checkpoint.error().message);
   }
   return std::nullopt;
 }
@@ -93,10 +94,11 @@ Result<Checkpoint> read_checkpoint(const std::string& folder) {
   return Checkpoint{std::move(record.value().position), folder, std::move(tensors).value()};
 }
 
-Result<Checkpoint> newest_checkpoint(const std::string& dir) {
+Result<Checkpoint> newest_checkpoint(const std::string& dir, const PassedOver& passed_over) {
+  auto warn = [](const std::string& why) { log::warn("checkpoint passed over: {}", why); };
   auto steps = steps_in(dir);
   for (int attempt = 0; attempt < kTries; ++attempt) {
-    if (auto found = first_good(dir, steps)) return std::move(*found);
+    if (auto found = first_good(dir, steps, passed_over ? passed_over : warn)) return std::move(*found);
     // A writer may have removed all of them in the meantime, for newer ones.
     auto now = steps_in(dir);
     if (std::exchange(steps, now) == now) break;

@@ -12,6 +12,7 @@
 #include <pliant/pliant.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -53,9 +54,10 @@ Result<std::string> write_checkpoint(const std::string& dir, const Position& pos
 /// Reads one and checks all of it: lengths, offsets, types, digest. A file of a stranger's making is an error in one
 /// line that says what and where, never a crash or an allocation that it chose.
 Result<Checkpoint> read_checkpoint(const std::string& folder);
-/// The newest good one in `dir`; broken ones are passed over with a warning in the log. Code::not_found if there is
-/// none.
-Result<Checkpoint> newest_checkpoint(const std::string& dir);
+/// The newest good one in `dir`. Broken ones are passed over: `passed_over` is told why, or the log is if there is no
+/// such function. Code::not_found if there is none.
+using PassedOver = std::function<void(const std::string& why)>;
+Result<Checkpoint> newest_checkpoint(const std::string& dir, const PassedOver& passed_over = {});
 /// Removes all but the newest `keep` complete ones, and what interrupted writers left. Broken ones do not count, and go
 /// when they are older than the last that is kept.
 void prune_checkpoints(const std::string& dir, int keep);

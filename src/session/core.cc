@@ -146,7 +146,7 @@ double Core::progress() const {
 void Core::end_loop() {
   notice_.reset();
   journal_->stable(step_, std::nan(""));
-  if (rank() == 0 && !departed_ && journal_->keeps_checkpoints()) journal_->checkpoint(position(), replicas_.items());
+  if (speaks_for_job() && journal_->keeps_checkpoints()) journal_->last_checkpoint(position(), replicas_.items());
   journal_->close(step_);
 }
 
@@ -269,7 +269,7 @@ void Core::end_step() {
   record.digest = stripe_digest_;
   record.stall_ms = seconds(std::exchange(stalled_, Nanos(0))) * 1e3;
   if (journal_->records()) journal_->note(std::move(record));
-  if (rank() == 0 && journal_->due(step_)) journal_->checkpoint(position(), replicas_.items());
+  if (speaks_for_job() && journal_->due(step_)) journal_->checkpoint(position(), replicas_.items());
   if (finished()) finish_job();
   report_progress();
 }
@@ -306,6 +306,9 @@ StepRecord Core::record_of_step() const {
 }
 
 // ---- checkpoints ----
+
+/// The first of those who are left: the turn's rank 0 may be lost, even in the last step.
+bool Core::speaks_for_job() const { return view_.rank_of(self_) == 0 && (!roster_ || roster_->is_member()); }
 
 Position Core::position() const {
   Position now;
@@ -345,7 +348,7 @@ void Core::resume(const std::string& dir) {
 }
 
 void Core::report_progress() {
-  if (!roster_ || rank() != 0) return;
+  if (!roster_ || !speaks_for_job()) return;
   wire::Progress progress;
   progress.step = step_;
   progress.epoch = epoch();

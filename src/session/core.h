@@ -140,6 +140,7 @@ class Core final : public Reducer {
   void end_loop();
   double loss() const;
   StepRecord record_of_step() const;
+  bool speaks_for_job() const;
   Position position() const;
   void resume(const std::string& dir);
 

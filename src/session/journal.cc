@@ -96,6 +96,11 @@ void Journal::checkpoint(Position position, const std::vector<StateItem>& items)
   last_time_ = clock_.now();
 }
 
+void Journal::last_checkpoint(Position position, const std::vector<StateItem>& items) {
+  close(position.step);
+  checkpoint(std::move(position), items);
+}
+
 void Journal::close(std::uint64_t steps) {
   if (writer_) writer_->stable(steps);
   writer_.reset();

@@ -56,6 +56,8 @@ class Journal {
   bool keeps_checkpoints() const { return !options_.checkpoint_dir.empty(); }
   /// Begins to write one; it takes its name when `stable` has been called for its step.
   void checkpoint(Position position, const std::vector<StateItem>& items);
+  /// The same for the job's last: what is being written is finished first, so that this one is not left out.
+  void last_checkpoint(Position position, const std::vector<StateItem>& items);
   /// The job ends here: what is being written gets its name, and this waits for it.
   void close(std::uint64_t steps);
 

@@ -227,6 +227,10 @@ std::optional<View> Roster::plan() const {
 void Roster::set_layout(const std::string& layout) {
   std::lock_guard lock(mutex_);
   layout_ = layout;
+  if (outside_) return;  // then await_entry() says so
+  mesh_->post([this, layout] {
+    if (link_) link_->send(wire::Shares{layout});
+  });
 }
 
 void Roster::report(wire::Progress progress) {

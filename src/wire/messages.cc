@@ -31,6 +31,10 @@ void visit(Fields& f, Ready& m) {
   f(m.layout, kMaxName);
 }
 template <class Fields>
+void visit(Fields& f, Shares& m) {
+  f(m.layout, kMaxName);
+}
+template <class Fields>
 void visit(Fields& f, Plan& m) {
   f(m.term), f(m.base), visit(f, m.view);
 }
@@ -76,6 +80,10 @@ void visit(Fields& f, Started& m) {
 template <class Fields>
 void visit(Fields& f, Ended& m) {
   f(m.id), f(m.good), f(m.words, kMaxText);
+}
+template <class Fields>
+void visit(Fields& f, Parted& m) {
+  f(m.id), f(m.goodbye);
 }
 template <class Fields>
 void visit(Fields& f, JobState& m) {

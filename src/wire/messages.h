@@ -61,6 +61,11 @@ struct Ready {
   std::string layout;
 };
 
+/// member -> coordinator: my loop begins, and newcomers must share the same.
+struct Shares {
+  std::string layout;
+};
+
 /// coordinator -> members: after a step that all of you close with this plan in hand, go on as `view`.
 /// Void once a member has adopted anything but the view with hash `base`.
 struct Plan {
@@ -130,6 +135,11 @@ struct Ended {
   std::uint64_t id = 0;
   std::uint8_t good = 0;  ///< it ended by itself, with status 0
   std::string words;      ///< "exit status 3", "killed by signal 9"
+};
+/// coordinator -> agent, the answer to Ended.
+struct Parted {
+  std::uint64_t id = 0;
+  std::uint8_t goodbye = 0;  ///< it said so: it left in good order
 };
 /// coordinator -> agent: what the job is now.
 struct JobState {
@@ -201,7 +211,7 @@ struct Bye {};
 
 using Message = std::variant<Join, ViewNotice, Refusal, Progress, Complaint, PeerHello, RegionNotice, Bye, Ready, Plan,
                              Adopted, Over, Resize, Answer, AgentHello, Start, Started, Ended, JobState, Claim, Promise,
-                             Decline, Propose, Stored, InForce, Entered>;
+                             Decline, Propose, Stored, InForce, Entered, Shares, Parted>;
 
 std::vector<std::uint8_t> encode(const Message& message);
 /// Code::protocol with one line that says what is wrong.

@@ -5,6 +5,8 @@
 //                      many workers there are whenever that changes, and in the end what it has learned
 //   until=FILE         see train
 //   crash=K            will exit with 7 in step K of its training
+//   weights=N          will share so many weights (16)
+//   samples=N          will deal out so many samples, ten in each step of its training
 //
 // The others speak the coordinator's protocol over net/socket, and know no peers:
 //   join               joins and waits for the view; exits with 9 if it is refused
@@ -69,6 +71,8 @@ class Worker {
   wire::ViewNotice view_;
   std::string until_;
   std::optional<std::uint64_t> crash_;
+  std::size_t weights_ = 16;
+  std::uint64_t samples_ = 0;
 };
 
 void Worker::ask() {
@@ -112,8 +116,10 @@ void Worker::report(int steps) {
 
 void Worker::train(std::uint64_t steps) {
   auto session = pliant::Session::join();
-  std::vector<float> weights(16, 1.0F);
+  std::vector<float> weights(weights_, 1.0F);
   session.share("weights", pliant::state_of(std::span(weights)));
+  std::optional<pliant::ElasticSampler> sampler;
+  if (samples_) sampler.emplace(session, samples_, pliant::SampleOptions{.global_batch = 10});
   int size = 0;
   for (auto step : session.steps({.steps = steps})) {
     if (session.size() != size) {
@@ -121,6 +127,7 @@ void Worker::train(std::uint64_t steps) {
       fmt::print("step {}: {} of {}\n", step.index(), session.rank(), size), std::fflush(stdout);
     }
     if (step.index() == crash_) _exit(7);
+    if (sampler) sampler->next();
     std::vector<float> change(weights.size(), 0.5F);
     session.all_reduce<float>("change", change, pliant::Op::mean);
     float stop = !until_.empty() && std::filesystem::exists(until_) ? 1 : 0;
@@ -152,6 +159,8 @@ void Worker::run(const std::string& verb, const std::string& value) {
       {"train", [&] { train(std::stoull(value)); }},
       {"until", [&] { until_ = value; }},
       {"crash", [&] { crash_ = std::stoull(value); }},
+      {"weights", [&] { weights_ = std::stoull(value); }},
+      {"samples", [&] { samples_ = std::stoull(value); }},
       {"wrong", [&] { wrong_ = value; }},
       {"steps", [&] { report(std::stoi(value)); }},
       {"complain",
@@ -177,13 +186,10 @@ void Worker::run(const std::string& verb, const std::string& value) {
   verbs.at(verb)();
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+void run_script(std::span<char*> words) {
   Worker worker;
   bool mine = true;
-  for (int i = 1; i < argc; ++i) {
-    std::string word = argv[i];
+  for (std::string word : words) {
     auto cut = word.find('=');
     auto verb = word.substr(0, cut);
     auto value = cut == std::string::npos ? std::string() : word.substr(cut + 1);
@@ -193,6 +199,17 @@ int main(int argc, char** argv) {
       mine = true;
     else if (mine)
       worker.run(verb, value);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    run_script(std::span(argv, static_cast<std::size_t>(argc)).subspan(1));
+  } catch (const pliant::Failure& failure) {
+    fmt::print(stderr, "cli_worker: {}\n", failure.what());
+    return 1;
   }
   return 0;
 }

@@ -37,8 +37,6 @@ class Elastic : public CliTest {
   std::vector<pid_t> seen_;
 };
 
-#define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
-
 std::string result_of(const Outcome& seen, int id) {
   auto begin = fmt::format("[{}] done with ", id);
   auto at = seen.out.find(begin);

@@ -28,6 +28,11 @@ std::vector<char*> pointers(const Words& words) {
   return list;
 }
 
+Words joined(Words first, const Words& second) {
+  first.insert(first.end(), second.begin(), second.end());
+  return first;
+}
+
 int open_output(const std::string& path) { return open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600); }
 
 }  // namespace
@@ -116,22 +121,25 @@ void CliTest::TearDown() {
   fs::remove_all(dir_, ignored);
 }
 
-Command CliTest::start(const Words& words, const Words& more_env, int terminal) {
-  Words all = {PLIANT_BINARY};
-  all.insert(all.end(), words.begin(), words.end());
+Command CliTest::launch(const Words& words, const Words& more_env, int terminal) {
   Words env = {"PATH=/usr/local/bin:/usr/bin:/bin", "TERM=xterm", "PLIANT_DIR=" + base()};
   for (const char* name : {"ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"})
     if (const char* value = std::getenv(name)) env.push_back(fmt::format("{}={}", name, value));
   env.insert(env.begin(), more_env.begin(), more_env.end());  // of two, the first counts
-  return {all, env, path(fmt::format("command-{}", commands_++)), terminal};
+  return {words, env, path(fmt::format("command-{}", commands_++)), terminal};
+}
+
+Command CliTest::start(const Words& words, const Words& more_env, int terminal) {
+  return launch(joined({PLIANT_BINARY}, words), more_env, terminal);
 }
 
 Command CliTest::start_workers(const Words& flags, const Words& script, const Words& more_env) {
-  Words all = {"run"};
-  all.insert(all.end(), flags.begin(), flags.end());
-  all.emplace_back(PLIANT_CLI_WORKER);
-  all.insert(all.end(), script.begin(), script.end());
-  return start(all, more_env);
+  return start(joined(joined({"run"}, flags), joined({PLIANT_CLI_WORKER}, script)), more_env);
+}
+
+Command CliTest::start_workers_in(const Words& wrapper, const Words& flags, const Words& script) {
+  auto words = joined({PLIANT_BINARY, "run"}, joined(flags, joined({PLIANT_CLI_WORKER}, script)));
+  return launch(joined(wrapper, words), {}, -1);
 }
 
 nlohmann::json CliTest::read_json(const std::string& job, const std::string& file) const {

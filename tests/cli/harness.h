@@ -15,6 +15,8 @@ namespace pliant::cli_test {
 
 using Words = std::vector<std::string>;
 
+#define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+
 /// What a finished command left.
 struct Outcome {
   int status = -1;  ///< as a shell reports it
@@ -63,6 +65,8 @@ class CliTest : public ::testing::Test {
   /// `pliant run FLAGS cli_worker SCRIPT`.
   Command start_workers(const Words& flags, const Words& script, const Words& more_env = {});
   Outcome run_workers(const Words& flags, const Words& script) { return start_workers(flags, script).wait(); }
+  /// The same as arguments of `wrapper`, another program, which runs them.
+  Command start_workers_in(const Words& wrapper, const Words& flags, const Words& script);
 
   /// A path inside the test's directory.
   std::string path(const std::string& name) const { return dir_ + "/" + name; }
@@ -84,6 +88,8 @@ class CliTest : public ::testing::Test {
   bool nothing_left() const;
 
  private:
+  Command launch(const Words& words, const Words& more_env, int terminal);
+
   std::string dir_;
   int commands_ = 0;
 };

@@ -111,10 +111,12 @@ TEST(StatusFile, ComesBackAsItWas) {
   auto now = example();
   now.progress->loss = std::nan("");
   now.progress->text = "\xff not UTF-8";
+  now.at = 1.7e9;
   ASSERT_TRUE(write_atomically(dir + kStatusFile, status_text(now)).ok());
   auto seen = read_status(dir);
   ASSERT_TRUE(seen && seen->progress);
   EXPECT_EQ(seen->phase, "running");
+  EXPECT_EQ(seen->at, 1.7e9);
   EXPECT_EQ(seen->progress->step, 120u);
   EXPECT_TRUE(std::isnan(seen->progress->loss));
   EXPECT_DOUBLE_EQ(*seen->seconds_left, 83.4);

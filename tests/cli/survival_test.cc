@@ -51,8 +51,6 @@ class Survival : public CliTest {
   std::vector<pid_t> seen_;
 };
 
-#define EXPECT_SAYS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
-
 TEST_F(Survival, ACoordinatorThatIsKilledIsReplacedAndTheNextOneKnowsTheJob) {
   auto job = start_training(2);
   EXPECT_EQ(run({"resize", "night", "3"}).status, 0);
@@ -131,6 +129,8 @@ TEST_F(Survival, TheTerminalDoesNotReachTheCoordinator) {
 TEST_F(Survival, WithoutItsAgentAJobGoesOnAndEnds) {
   auto job = start_training(3);
   auto coordinator = coordinator_of("night");
+  ASSERT_TRUE(step_becomes("night", 5));
+  EXPECT_EQ(run({"status", "night"}).out.find("as of"), std::string::npos);
   job.signal(SIGKILL);
   EXPECT_EQ(job.wait().status, 137);
   kill(worker_of("night", 2), SIGKILL);
@@ -143,6 +143,7 @@ TEST_F(Survival, WithoutItsAgentAJobGoesOnAndEnds) {
   EXPECT_SAYS(more.out, "nobody starts more ('pliant run --attach night' does)");
   auto shown = run({"status", "night"}).out;
   EXPECT_SAYS(shown, "agent      gone");
+  EXPECT_SAYS(shown, "progress   as of 0:");
   EXPECT_SAYS(shown, fmt::format("coordinator process {}", coordinator));
   let_it_end();  // the rest is TearDown's
 }
@@ -165,10 +166,30 @@ TEST_F(Survival, AnotherAgentTakesUpTheJob) {
   let_it_end();
   auto seen = second.wait();
   EXPECT_EQ(seen.status, 0) << seen.err;
-  EXPECT_SAYS(seen.err, "how the workers ended that an earlier agent started is not known");
+  EXPECT_SAYS(seen.err, "worker 0 has ended (exit status not known: another agent started it); ");
+  EXPECT_EQ(seen.err.find("worker 1"), std::string::npos) << "it said goodbye: " << seen.err;
+  EXPECT_SAYS(seen.err, "pliant: job 'night' is done");
   EXPECT_SAYS(seen.out, "[1] done with");
   EXPECT_SAYS(seen.out, "[3] done with");
   EXPECT_EQ(seen.out.find("step 0:"), std::string::npos) << "only what came later";
+}
+
+TEST_F(Survival, WhoLeavesInGoodOrderAfterATakeoverIsNoFailure) {
+  auto first = start_training(3);
+  ASSERT_TRUE(step_becomes("night", 3));  // from then on SIGTERM is a notice
+  first.signal(SIGKILL);
+  first.wait();
+  auto second = start({"run", "--attach", "night"});
+  ASSERT_TRUE(eventually([&] { return read_json("night")["agent"]["pid"] == second.pid(); }));
+  kill(worker_of("night", 1), SIGTERM);
+  ASSERT_TRUE(view_becomes("night", {0, 2})) << second.err() << memory();
+  ASSERT_TRUE(eventually([&] { return memory().value("wanted", 0) == 2; })) << memory();
+  EXPECT_EQ(memory()["restarts"], 10);
+  let_it_end();
+  auto seen = second.wait();
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  EXPECT_EQ(seen.err.find("pliant: worker"), std::string::npos) << seen.err;
+  EXPECT_EQ(seen.err.find("not known"), std::string::npos) << seen.err;
 }
 
 TEST_F(Survival, AnAgentThatTakesUpAJobStartsTheCoordinatorThatIsMissing) {

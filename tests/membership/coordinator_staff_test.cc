@@ -80,6 +80,17 @@ TEST_F(CoordinatorTest, AReplacementThatDiesBeforeItJoinsCostsARestart) {
   EXPECT_TRUE(started().empty());
 }
 
+TEST_F(CoordinatorTest, TheAgentIsToldWhoSaidGoodbye) {
+  make_running({.wanted = 3});
+  say(link_of(1), wire::Bye{});
+  for (std::uint64_t id : {1, 2}) {
+    end(id, false);
+    ASSERT_EQ(sent<wire::Parted>(kAgent).size(), 1U);
+    EXPECT_EQ(sent<wire::Parted>(kAgent)[0].id, id);
+    EXPECT_EQ(sent<wire::Parted>(kAgent)[0].goodbye, id == 1 ? 1 : 0);
+  }
+}
+
 TEST_F(CoordinatorTest, ASpareTakesThePlaceOfTheDead) {
   make_running({.wanted = 3, .restarts = 0});
   (void)resize(2);

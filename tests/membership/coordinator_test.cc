@@ -258,6 +258,18 @@ TEST_F(CoordinatorTest, WhoSharesOtherStateIsRefusedWithBothLayouts) {
   EXPECT_TRUE(has(refusal(3), "w[4]"));
 }
 
+TEST_F(CoordinatorTest, WhatMembersShareNewcomersMustShare) {
+  make_running({.wanted = 2});
+  say(link_of(1), wire::Shares{"w[3]"});
+  say(link_of(0), wire::Shares{"w[4]"});
+  EXPECT_TRUE(out_.empty()) << "members find out among themselves";
+  say(kAgent, wire::Resize{3});
+  join(2);
+  say(link_of(2), wire::Shares{"w[5]"});  // not for it to say
+  say(link_of(2), wire::Ready{"w[4]"});
+  EXPECT_TRUE(has(refusal(2), "worker 2 shares other state than worker 1: w[4]; not w[3]")) << refusal(2);
+}
+
 TEST_F(CoordinatorTest, WhoComesBackWithItsLayoutIsReady) {
   make({.wanted = 2}, Memory{view_of(1, 4, {0}), 2, 0, 5, 10});
   auto spare = join_of(4);

@@ -34,7 +34,9 @@ std::vector<Message> one_of_each() {
           Propose{6, view},
           Stored{6, 0x1234},
           InForce{6, view},
-          Entered{0x1234, view}};
+          Entered{0x1234, view},
+          Shares{"8 items"},
+          Parted{3, 1}};
 }
 
 TEST(Messages, ComeBackFromTheirBytes) {

@@ -1,0 +1,123 @@
+// --record: what agent and coordinator write down beside the workers' steps.
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "cli/harness.h"
+
+namespace pliant::cli_test {
+namespace {
+
+using nlohmann::json;
+
+class Records : public CliTest {
+ protected:
+  /// A job that trains until finish().
+  Command start_training(const Words& flags) {
+    Words all = {"--name", "night", "--record", path("records")};
+    all.insert(all.end(), flags.begin(), flags.end());
+    return start_workers(all, {"until=" + path("enough"), "train=1000000"});
+  }
+  Outcome finish(Command& job) {
+    std::ofstream(path("enough")) << "";
+    return job.wait();
+  }
+  /// The lines of a file of the records.
+  std::vector<json> events(const std::string& who) const {
+    std::vector<json> all;
+    std::istringstream lines(read_all(path("records/" + who + ".jsonl")));
+    for (std::string line; std::getline(lines, line);) all.push_back(json::parse(line, nullptr, false));
+    return all;
+  }
+  /// The texts of all events of this kind, with "N: " in front if they are about worker N.
+  Words texts(const std::string& who, const std::string& what) const {
+    Words found;
+    for (const auto& event : events(who)) {
+      if (event.value("event", "") != what) continue;
+      auto about = event.contains("worker") ? fmt::format("{}: ", event["worker"].get<int>()) : "";
+      found.push_back(about + event.value("text", ""));
+    }
+    return found;
+  }
+};
+
+bool one_ends_with(const Words& texts, const std::string& end) {
+  return std::ranges::any_of(texts, [&](const auto& text) { return text.ends_with(end); });
+}
+
+TEST_F(Records, TheCoordinatorWritesDownItsPart) {
+  auto job = start_training({"-n", "2", "--max", "4"});
+  ASSERT_TRUE(view_becomes("night", {0, 1})) << job.err();
+  ASSERT_TRUE(step_becomes("night", 5));
+  auto first = coordinator_of("night");
+  kill(first, SIGKILL);
+  ASSERT_TRUE(eventually([&] { return coordinator_of("night") != first; }));
+  auto second = coordinator_of("night");
+  ASSERT_TRUE(eventually([&] { return texts("coordinator", "agent").size() == 2; }));
+  EXPECT_EQ(run({"resize", "night", "3"}).status, 0);
+  ASSERT_TRUE(view_becomes("night", {0, 1, 2})) << job.err();
+  EXPECT_EQ(run({"resize", "night", "5"}).status, 1);
+  kill(worker_of("night", 1), SIGTERM);
+  ASSERT_TRUE(view_becomes("night", {0, 2})) << job.err();
+  ASSERT_TRUE(eventually([&] { return texts("coordinator", "ended").size() == 1; }));
+  EXPECT_EQ(finish(job).status, 0) << job.err();
+
+  auto all = json(events("coordinator")).dump(2);
+  for (const auto& event : events("coordinator")) {
+    EXPECT_EQ(event.value("kind", ""), "event") << event;
+    EXPECT_GT(event.value("t", 0.0), 1.6e9) << event;
+  }
+  EXPECT_EQ(texts("coordinator", "begun"),
+            (Words{fmt::format("process {}", first), fmt::format("process {}, from an earlier one's note", second)}));
+  EXPECT_EQ(texts("coordinator", "agent"), Words(2, fmt::format("process {}", job.pid())));
+  EXPECT_EQ(texts("coordinator", "start"), (Words{"0: ", "1: ", "2: "}));
+  EXPECT_EQ(texts("coordinator", "joined").size(), 5u) << all;  // those of the first one came again
+  EXPECT_EQ(texts("coordinator", "resize"), (Words{"3 workers", "5 workers"}));
+  EXPECT_EQ(texts("coordinator", "answer"), (Words{"yes: job 'night' will have 3 workers; it has 2 now",
+                                                   "no: job 'night' has at most 4 workers (--max)"}));
+  EXPECT_EQ(texts("coordinator", "view").front(), "epoch 1, term 1, workers 0 1");
+  EXPECT_TRUE(one_ends_with(texts("coordinator", "plan"), "workers 0 1 2")) << all;
+  EXPECT_TRUE(one_ends_with(texts("coordinator", "view"), "workers 0 1 2")) << all;
+  EXPECT_TRUE(texts("coordinator", "view").back().ends_with("workers 0 2")) << all;
+  EXPECT_EQ(texts("coordinator", "goodbye").front(), "1: ") << all;
+  EXPECT_EQ(texts("coordinator", "ended").front(), "1: exit code 0") << all;
+  EXPECT_EQ(texts("coordinator", "over").size(), 1u) << all;
+  EXPECT_EQ(texts("coordinator", "ends"), Words{"told to"});
+  EXPECT_EQ(texts("agent", "coordinator").size(), 2u);
+  auto verdict = run({"verify", path("records")});
+  EXPECT_EQ(verdict.status, 0) << verdict.out << verdict.err;
+}
+
+TEST_F(Records, RefusalsAreWrittenDown) {
+  auto job = start_workers({"-n", "1", "--name", "night", "--record", path("records"), "--max-restarts", "0"},
+                           {"wrong=job", "join"});
+  EXPECT_EQ(job.wait().status, 9);
+  auto refusals = texts("coordinator", "refused");
+  ASSERT_EQ(refusals.size(), 1u);
+  EXPECT_TRUE(refusals[0].starts_with("0: process ")) << refusals[0];
+  EXPECT_TRUE(refusals[0].ends_with(": this is job 'night', not 'another'")) << refusals[0];
+}
+
+TEST_F(Records, AFullDiskOrAFolderInTheWayDisturbsNobody) {
+  std::filesystem::create_directories(path("records/agent.jsonl"));
+  std::filesystem::create_symlink("/dev/full", path("records/coordinator.jsonl"));
+  auto job = start_training({"-n", "2"});
+  ASSERT_TRUE(view_becomes("night", {0, 1})) << job.err();
+  auto coordinator = coordinator_of("night");
+  EXPECT_EQ(run({"resize", "night", "1"}).status, 0);
+  ASSERT_TRUE(view_becomes("night", {0})) << job.err();
+  EXPECT_EQ(coordinator_of("night"), coordinator);
+  auto said = read_all(base() + "/night/coordinator.err");
+  EXPECT_EQ(lines_in(said), 1u) << said;
+  EXPECT_SAYS(said, "records are incomplete from here on");
+  auto seen = finish(job);
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  EXPECT_SAYS(seen.err, "agent.jsonl: Is a directory");
+}
+
+}  // namespace
+}  // namespace pliant::cli_test
