@@ -1,11 +1,10 @@
 // Connections between hosts, from the first byte to the moment when both sides know who the other one is.
-// Threads: everything on the loop's.
+// Threads: everything on the loop's. Any callback may destroy the object that calls it.
 #pragma once
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -46,8 +45,8 @@ class Gate {
   std::size_t pending() const;
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  class Impl;
+  std::shared_ptr<Impl> impl_;
 };
 
 /// Calls at a port: one attempt. `on_end` gets the connection, or why there is none; it is not called after the
@@ -62,8 +61,8 @@ class Call {
   Call& operator=(const Call&) = delete;
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  class Impl;
+  std::shared_ptr<Impl> impl_;
 };
 
 }  // namespace pliant::net

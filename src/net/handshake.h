@@ -12,7 +12,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,7 +43,8 @@ class Handshake {
   /// What is to be sent next; empty if nothing. Each text is given once.
   std::vector<std::uint8_t> take_output();
   /// Takes in what was received, and returns how many of the bytes belong to the handshake; the rest is what follows
-  /// it. Code::refused for a wrong job, version or proof; Code::protocol for what is no handshake.
+  /// it. Code::refused for a wrong job, version or proof; Code::protocol for what is no handshake. After an error there
+  /// is nothing more to say.
   Result<std::size_t> feed(std::span<const std::uint8_t> bytes);
   /// Both sides are convinced.
   bool done() const;
@@ -52,8 +52,24 @@ class Handshake {
   const Introduction& introduction() const;
 
  private:
-  enum class State { hello_wanted, challenge_wanted, proof_wanted, done };
-  // … (the implementer's)
+  enum class State { hello_wanted, challenge_wanted, proof_wanted, done, failed };
+  Handshake(const Secret& secret, State state, std::string job);
+  /// What to do with `incoming_` once it has `wanted_` bytes.
+  Status proceed();
+  Status check_opening();
+  Status take_hello();
+  Status take_challenge();
+  Status take_proof();
+  void expect(State state);
+
+  Secret secret_;
+  State state_ = State::failed;
+  std::string job_;
+  Introduction who_;
+  std::vector<std::uint8_t> hello_, challenge_;  ///< as they were sent
+  std::vector<std::uint8_t> incoming_;           ///< the message that is being received
+  std::size_t wanted_ = 0;                       ///< so many bytes of it, before anything can be said about it
+  std::vector<std::uint8_t> output_;
 };
 
 }  // namespace pliant::net

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <optional>
 #include <span>
 #include <vector>
@@ -35,15 +34,19 @@ class Line {
   Result<bool> flush();
   bool wants_to_write() const;
   /// The next message; nothing if there is none yet; Code::peer_lost at the end; Code::protocol for strangers' bytes.
+  /// Some whole message may be there although the socket has nothing to read: to be called until it gives nothing.
   Result<std::optional<Received>> receive();
-  /// Some whole message may be there although the socket has nothing to read: call receive() until it gives nothing.
 
  private:
   static constexpr std::size_t kMostUnsent = 1 << 20;
+  bool has_room_for(std::size_t packet) const;
+  Result<std::optional<Received>> next_frame();
+  Result<bool> read_more();
+
   Fd socket_;
   bool local_ = true;
   std::vector<std::uint8_t> unsent_, received_;
-  std::size_t sent_ = 0, taken_ = 0;
+  std::size_t sent_ = 0, taken_ = 0;  ///< of these, what is done with
 };
 
 }  // namespace pliant::net

@@ -8,6 +8,13 @@
 #include <array>
 
 namespace pliant::net {
+namespace {
+
+std::uint64_t key_of(int fd, std::uint32_t number) {
+  return (static_cast<std::uint64_t>(number) << 32) | static_cast<std::uint32_t>(fd);
+}
+
+}  // namespace
 
 Loop::Loop() : epoll_(epoll_create1(EPOLL_CLOEXEC)), wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
   PLIANT_ASSERT(epoll_ && wake_);
@@ -17,17 +24,56 @@ Loop::Loop() : epoll_(epoll_create1(EPOLL_CLOEXEC)), wake_(eventfd(0, EFD_CLOEXE
   });
 }
 
-void Loop::watch(int fd, Callback ready) {
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.fd = fd;
-  bool known = watched_.contains(fd);
-  watched_[fd] = std::make_shared<Callback>(std::move(ready));
-  if (!known) PLIANT_ASSERT(epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0);
+void Loop::watch(int fd, Callback readable, Callback writable) {
+  auto operation = watched_.contains(fd) ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+  auto& watched = watched_[fd];
+  watched.number = next_watch_++;
+  watched.wants_writable = false;
+  watched.readable = std::make_shared<Callback>(std::move(readable));
+  watched.writable = std::make_shared<Callback>(std::move(writable));
+  tell_epoll(operation, fd, watched);
+}
+
+void Loop::want_writable(int fd, bool wanted) {
+  auto at = watched_.find(fd);
+  PLIANT_ASSERT(at != watched_.end());
+  PLIANT_ASSERT(!wanted || *at->second.writable);
+  if (at->second.wants_writable == wanted) return;
+  at->second.wants_writable = wanted;
+  tell_epoll(EPOLL_CTL_MOD, fd, at->second);
 }
 
 void Loop::unwatch(int fd) {
   if (watched_.erase(fd)) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+}
+
+void Loop::tell_epoll(int operation, int fd, const Watched& watched) {
+  epoll_event event{};
+  event.events = EPOLLIN | (watched.wants_writable ? EPOLLOUT : 0U);
+  event.data.u64 = key_of(fd, watched.number);
+  PLIANT_ASSERT(epoll_ctl(epoll_.get(), operation, fd, &event) == 0);
+}
+
+/// Nothing if an earlier callback of this round has unwatched it, even if its number belongs to another one by now.
+Loop::Watched* Loop::find(std::uint64_t key) {
+  auto fd = static_cast<int>(key & UINT32_MAX);
+  auto at = watched_.find(fd);
+  if (at == watched_.end() || key_of(fd, at->second.number) != key) return nullptr;
+  return &at->second;
+}
+
+/// An error or a hang-up is told to whoever listens.
+void Loop::dispatch(std::uint64_t key, std::uint32_t events) {
+  auto* watched = find(key);
+  if (watched && (events & ~EPOLLOUT)) {
+    auto call = watched->readable;
+    (*call)();
+    watched = find(key);  // it may have changed its mind
+  }
+  if (watched && watched->wants_writable && (events & ~EPOLLIN)) {
+    auto call = watched->writable;
+    (*call)();
+  }
 }
 
 Loop::Timer Loop::every(std::chrono::milliseconds period, Callback due) {
@@ -96,12 +142,7 @@ void Loop::run() {
       if (stopping_) return;
     }
     int count = epoll_wait(epoll_.get(), events.data(), events.size(), until_next_timer());
-    for (int i = 0; i < count; ++i) {
-      auto at = watched_.find(events[i].data.fd);
-      if (at == watched_.end()) continue;  // unwatched by an earlier callback of this round
-      auto call = at->second;
-      (*call)();
-    }
+    for (int i = 0; i < count; ++i) dispatch(events[i].data.u64, events[i].events);
     run_timers();
   }
 }

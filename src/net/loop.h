@@ -27,8 +27,12 @@ class Loop {
   Loop(const Loop&) = delete;
   Loop& operator=(const Loop&) = delete;
 
-  /// Calls `ready` whenever `fd` is readable or hung up. The caller keeps the descriptor and unwatches before closing.
-  void watch(int fd, Callback ready);
+  /// Calls `readable` whenever `fd` can be read or is hung up, and `writable` whenever it can be written, but that only
+  /// while want_writable() says so: most descriptors can always be written. The caller keeps the descriptor and
+  /// unwatches before closing.
+  void watch(int fd, Callback readable, Callback writable = {});
+  /// Off at first, and after another watch(). REQUIRES: `fd` is watched; to switch it on, with a `writable`.
+  void want_writable(int fd, bool wanted);
   void unwatch(int fd);
 
   /// Calls `due` every `period`, first after one period.
@@ -48,6 +52,14 @@ class Loop {
     std::chrono::milliseconds period;
     std::shared_ptr<Callback> call;
   };
+  struct Watched {
+    std::uint32_t number = 0;  // tells events of this watch from those of an earlier one of the same descriptor
+    bool wants_writable = false;
+    std::shared_ptr<Callback> readable, writable;  // shared: a callback may unwatch itself while it runs
+  };
+  void tell_epoll(int operation, int fd, const Watched& watched);
+  Watched* find(std::uint64_t key);
+  void dispatch(std::uint64_t key, std::uint32_t events);
   int until_next_timer() const;
   void run_timers();
   void run_posted();
@@ -55,7 +67,8 @@ class Loop {
   SteadyClock clock_;
   Fd epoll_;
   Fd wake_;
-  std::map<int, std::shared_ptr<Callback>> watched_;  // shared: a callback may unwatch itself while it runs
+  std::map<int, Watched> watched_;
+  std::uint32_t next_watch_ = 0;
   std::map<Timer, Due> timers_;
   Timer next_timer_ = 1;
 

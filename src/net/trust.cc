@@ -1,0 +1,141 @@
+#include "net/trust.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <openssl/crypto.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/fd.h"
+#include "base/system.h"
+
+namespace pliant::net {
+namespace {
+
+constexpr std::size_t kDigits = 64;
+
+std::optional<std::uint8_t> value_of(char digit) {
+  if (digit >= '0' && digit <= '9') return static_cast<std::uint8_t>(digit - '0');
+  if (digit >= 'a' && digit <= 'f') return static_cast<std::uint8_t>(digit - 'a' + 10);
+  if (digit >= 'A' && digit <= 'F') return static_cast<std::uint8_t>(digit - 'A' + 10);
+  return std::nullopt;
+}
+
+std::optional<std::array<std::uint8_t, kDigits / 2>> parse(std::string_view text) {
+  if (text.ends_with('\n')) text.remove_suffix(1);
+  if (text.size() != kDigits) return std::nullopt;
+  std::array<std::uint8_t, kDigits / 2> bytes{};
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    auto high = value_of(text[2 * i]);
+    auto low = value_of(text[2 * i + 1]);
+    if (!high || !low) return std::nullopt;
+    bytes[i] = static_cast<std::uint8_t>(*high << 4 | *low);
+  }
+  return bytes;
+}
+
+/// To the end, but not much further than a secret is long.
+Result<std::string> read_some(int fd) {
+  std::array<char, kDigits + 2> text{};
+  std::size_t size = 0;
+  while (size < text.size()) {
+    auto got = ::read(fd, text.data() + size, text.size() - size);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return errno_error("reading the secret");
+    if (got == 0) break;
+    size += static_cast<std::size_t>(got);
+  }
+  return std::string(text.data(), size);
+}
+
+/// The descriptor is looked at, not the path: what was checked is what is read.
+Status check_private(int fd, const std::string& path) {
+  struct stat about {};
+  if (fstat(fd, &about) != 0) return errno_error(path);
+  if (!S_ISREG(about.st_mode))
+    return Error{Code::refused, path + " is no regular file, so it is no place for a secret"};
+  if (about.st_uid != geteuid())
+    return Error{Code::refused, fmt::format("{} belongs to another user ({}), so it is no secret", path, about.st_uid)};
+  if (about.st_mode & (S_IRWXG | S_IRWXO))
+    return Error{Code::refused, fmt::format("{} is open to other users, so it is no secret: chmod 600 {}", path, path)};
+  return {};
+}
+
+Status write_all(int fd, std::string_view text) {
+  while (!text.empty()) {
+    auto put = ::write(fd, text.data(), text.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return errno_error("writing the secret");
+    text.remove_prefix(static_cast<std::size_t>(put));
+  }
+  return {};
+}
+
+}  // namespace
+
+bool equal(const Mac& a, const Mac& b) { return CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0; }
+
+Secret Secret::random() {
+  Secret secret;
+  for (std::size_t at = 0; at < secret.bytes_.size(); at += sizeof(std::uint64_t)) {
+    auto number = random_u64();
+    std::memcpy(secret.bytes_.data() + at, &number, sizeof(number));
+  }
+  return secret;
+}
+
+Result<Secret> Secret::from_file(const std::string& path) {
+  Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe in its place must not make us wait
+  if (!file) return errno_error(path);
+  PLIANT_TRY(check_private(file.get(), path));
+  auto secret = from_descriptor(file.get());
+  if (!secret.ok()) return Error{secret.error().code, path + ": " + secret.error().message};
+  return secret;
+}
+
+Result<Secret> Secret::from_descriptor(int fd) {
+  auto text = read_some(fd);
+  if (!text.ok()) return text.error();
+  auto bytes = parse(text.value());
+  if (!bytes) return Error{Code::invalid, fmt::format("not a secret of {} hexadecimal digits", kDigits)};
+  Secret secret;
+  secret.bytes_ = *bytes;
+  return secret;
+}
+
+Status Secret::save(const std::string& path) const {
+  Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
+  if (!file) return errno_error("cannot make " + path);
+  std::string text;
+  for (auto byte : bytes_) text += fmt::format("{:02x}", byte);
+  auto written = write_all(file.get(), text + "\n");
+  if (!written.ok()) unlink(path.c_str());  // half a secret is none
+  return written;
+}
+
+Mac Secret::sign(std::span<const std::span<const std::uint8_t>> parts) const {
+  std::vector<std::uint8_t> text;
+  for (auto part : parts) {
+    auto size = static_cast<std::uint64_t>(part.size());
+    auto at = text.size();
+    text.resize(at + sizeof(size));
+    std::memcpy(text.data() + at, &size, sizeof(size));
+    text.insert(text.end(), part.begin(), part.end());
+  }
+  Mac mac{};
+  unsigned int length = 0;
+  const auto* done =
+      HMAC(EVP_sha256(), bytes_.data(), static_cast<int>(bytes_.size()), text.data(), text.size(), mac.data(), &length);
+  PLIANT_ASSERT(done && length == mac.size());
+  return mac;
+}
+
+}  // namespace pliant::net

@@ -1,0 +1,305 @@
+#include "net/line.h"
+
+#include <gtest/gtest.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include <array>
+#include <cstring>
+#include <deque>
+#include <random>
+
+#include "base/bytes.h"
+#include "net/loop.h"
+#include "net/tcp_pair.h"
+
+namespace pliant::net {
+namespace {
+
+using Bytes = std::vector<std::uint8_t>;
+
+struct Streams {
+  Fd left, right;
+  Streams() {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
+    left = Fd(ends[0]);
+    right = Fd(ends[1]);
+  }
+};
+
+wire::Message random_message(std::mt19937& random) {
+  auto upto = [&](std::size_t most) { return std::uniform_int_distribution<std::size_t>(0, most)(random); };
+  switch (upto(4)) {
+    case 0:
+      return wire::Bye{};
+    case 1:
+      return wire::Stored{upto(100), upto(100)};
+    case 2:
+      return wire::Refusal{std::string(upto(wire::kMaxText), 'r')};
+    case 3: {
+      wire::ViewNotice view;  // up to most of a packet
+      view.members.resize(upto(300));
+      for (auto& member : view.members) member.address = std::string(upto(wire::kMaxName), 'a');
+      return view;
+    }
+    default:
+      return wire::Start{upto(1'000'000)};
+  }
+}
+
+Bytes frame_of(const Bytes& packet) {
+  ByteWriter out;  // a frame is written as a text is: its length, then its bytes
+  out.put_text({reinterpret_cast<const char*>(packet.data()), packet.size()});
+  return std::move(out).take();
+}
+
+void put(const Fd& socket, const Bytes& bytes) {
+  ASSERT_EQ(send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+}
+
+Error error_of(Line& line) {
+  auto received = line.receive();
+  EXPECT_FALSE(received.ok());
+  return received.error();
+}
+
+/// Messages, and the bytes that they are on a line.
+struct Speech {
+  std::vector<Bytes> packets;
+  Bytes bytes;
+  Speech(int messages, std::mt19937& random) {
+    for (int i = 0; i < messages; ++i) {
+      packets.push_back(wire::encode(random_message(random)));
+      auto frame = frame_of(packets.back());
+      bytes.insert(bytes.end(), frame.begin(), frame.end());
+    }
+  }
+  Bytes piece(std::size_t at, std::size_t size) const {
+    auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(at);
+    return {begin, begin + static_cast<std::ptrdiff_t>(size)};
+  }
+};
+
+/// Holds a line against what should come out of it.
+struct Hearer {
+  Line line;
+  const Speech& speech;
+  std::size_t heard = 0;
+  std::size_t used = 0;
+
+  /// REQUIRES: so many bytes were sent so far.
+  void take_all(std::size_t sent) {
+    while (auto received = line.receive().or_throw()) {
+      EXPECT_TRUE(received->fds.empty());
+      ASSERT_LT(heard, speech.packets.size());
+      EXPECT_EQ(wire::encode(received->message), speech.packets[heard]);
+      used += 4 + speech.packets[heard++].size();
+    }
+    if (heard == speech.packets.size()) return;
+    EXPECT_LT(sent - used, 4 + speech.packets[heard].size()) << "a whole message is kept back";
+  }
+};
+
+void send_in_pieces(unsigned seed, std::size_t most) {
+  std::mt19937 random(seed);
+  Speech speech(20, random);
+  auto size_upto = [&](std::size_t left) {
+    return std::min(left, std::uniform_int_distribution<std::size_t>(0, most)(random));
+  };
+  Streams streams;
+  auto at = size_upto(speech.bytes.size());  // this much came with the handshake
+  Hearer hearer{Line::remote(std::move(streams.right), speech.piece(0, at)), speech};
+  hearer.take_all(at);
+  while (at < speech.bytes.size()) {
+    auto size = size_upto(speech.bytes.size() - at);
+    put(streams.left, speech.piece(at, size));
+    at += size;
+    hearer.take_all(at);
+  }
+  EXPECT_EQ(hearer.heard, speech.packets.size()) << "seed " << seed;
+}
+
+TEST(Line, AnyPiecesGiveTheSameMessages) {
+  for (unsigned seed = 0; seed < 10; ++seed)
+    for (std::size_t most : {7, 3'000, 100'000}) send_in_pieces(seed, most);
+}
+
+TEST(Line, AFullLineLosesAndSplitsNothing) {
+  Streams streams;
+  auto from = Line::remote(std::move(streams.left), {});
+  auto to = Line::remote(std::move(streams.right), {});
+  std::mt19937 random(1);
+  std::deque<Bytes> under_way;
+  std::size_t refused = 0;
+  std::size_t arrived = 0;
+  while (arrived < 2'000) {
+    for (int i = 0; i < 50; ++i) {
+      auto message = random_message(random);
+      if (from.try_send(message).or_throw())
+        under_way.push_back(wire::encode(message));
+      else
+        ++refused;
+    }
+    auto most = random() % 70;  // slower than they come, on average
+    for (std::size_t i = 0; i < most; ++i) {
+      auto received = to.receive().or_throw();
+      if (!received) break;
+      ASSERT_FALSE(under_way.empty());
+      EXPECT_EQ(wire::encode(received->message), under_way.front());
+      under_way.pop_front();
+      ++arrived;
+    }
+  }
+  EXPECT_GT(refused, 0U) << "the line was never full";
+  while (!under_way.empty()) {
+    auto flushed = from.flush().or_throw();
+    EXPECT_EQ(flushed, !from.wants_to_write());
+    auto received = to.receive().or_throw();
+    if (!received) {
+      wait_for(to.fd(), POLLIN);
+      continue;
+    }
+    EXPECT_EQ(wire::encode(received->message), under_way.front());
+    under_way.pop_front();
+  }
+  EXPECT_FALSE(from.wants_to_write());
+  EXPECT_FALSE(to.receive().or_throw().has_value());
+}
+
+TEST(Line, ALoopDrainsAFullLine) {
+  Loop loop;
+  TcpPair pair;
+  auto from = Line::remote(std::move(pair.left), {});
+  auto to = Line::remote(std::move(pair.right), {});
+  wire::Refusal message{std::string(wire::kMaxText, 'x')};
+  std::size_t sent = 0;
+  std::size_t arrived = 0;
+  while (from.try_send(message).or_throw()) ++sent;
+  ASSERT_TRUE(from.wants_to_write());
+  auto nothing = [] { ADD_FAILURE() << "nobody sends that way"; };
+  loop.watch(from.fd(), nothing, [&] { loop.want_writable(from.fd(), !from.flush().or_throw()); });
+  loop.want_writable(from.fd(), true);
+  loop.watch(to.fd(), [&] {
+    while (to.receive().or_throw()) ++arrived;
+    if (arrived == sent) loop.stop();
+  });
+  loop.run();
+  EXPECT_FALSE(from.wants_to_write());
+}
+
+TEST(Line, AFullLineFillsUpToItsLimitOnly) {
+  Streams streams;
+  auto line = Line::remote(std::move(streams.left), {});
+  wire::Refusal message{std::string(wire::kMaxText, 'x')};
+  std::size_t count = 0;
+  while (line.try_send(message).or_throw()) ASSERT_LT(++count, 100'000U);
+  EXPECT_TRUE(line.wants_to_write());
+  EXPECT_FALSE(line.try_send(message).or_throw());
+  EXPECT_FALSE(line.flush().or_throw());
+}
+
+TEST(Line, TheEndComesAfterWhatWasSent) {
+  TcpPair pair;
+  auto line = Line::remote(std::move(pair.right), {});
+  put(pair.left, frame_of(wire::encode(wire::Start{7})));
+  put(pair.left, frame_of(wire::encode(wire::Bye{})));
+  pair.left.reset();
+  wait_for(line.fd(), POLLRDHUP);
+  EXPECT_EQ(std::get<wire::Start>(line.receive().or_throw()->message).id, 7U);
+  EXPECT_TRUE(std::holds_alternative<wire::Bye>(line.receive().or_throw()->message));
+  EXPECT_EQ(error_of(line).code, Code::peer_lost);
+  EXPECT_EQ(error_of(line).code, Code::peer_lost);
+}
+
+TEST(Line, AnEndInTheMiddleIsALossWhereverItComes) {
+  auto frame = frame_of(wire::encode(wire::Refusal{"a reason"}));
+  for (std::size_t size = 1; size < frame.size(); ++size) {
+    Streams streams;
+    auto line = Line::remote(std::move(streams.right), {});
+    put(streams.left, Bytes(frame.begin(), frame.begin() + static_cast<long>(size)));
+    EXPECT_FALSE(line.receive().or_throw().has_value());
+    streams.left.reset();
+    auto error = error_of(line);
+    EXPECT_EQ(error.code, Code::peer_lost);
+    EXPECT_NE(error.message.find("in the middle"), std::string::npos);
+  }
+}
+
+TEST(Line, SendingToAClosedPeerIsALoss) {
+  TcpPair pair;
+  auto line = Line::remote(std::move(pair.left), {});
+  pair.right.reset();
+  Result<bool> sent = true;
+  for (int i = 0; i < 100'000 && sent.ok(); ++i) sent = line.try_send(wire::Bye{});  // the first may not know yet
+  ASSERT_FALSE(sent.ok());
+  EXPECT_EQ(sent.error().code, Code::peer_lost);
+}
+
+TEST(Line, StrangersBytesAreAProtocolError) {
+  auto packet = wire::encode(wire::Refusal{"a reason"});
+  auto broken = packet;
+  broken[0] ^= 1;
+  auto longer = packet;
+  longer.push_back(0);
+  Bytes too_long(4);
+  auto length = static_cast<std::uint32_t>(wire::kMaxPacket + 1);
+  std::memcpy(too_long.data(), &length, sizeof(length));
+  std::string request = "GET / HTTP/1.1\r\n\r\n";
+  for (const auto& bytes : {Bytes(request.begin(), request.end()), too_long, Bytes(4, 0xff), Bytes(4, 0),
+                            frame_of(broken), frame_of(longer), frame_of(Bytes(wire::kMaxPacket, 7))}) {
+    Streams streams;
+    auto line = Line::remote(std::move(streams.right), {});
+    put(streams.left, frame_of(packet));
+    put(streams.left, bytes);
+    EXPECT_TRUE(line.receive().or_throw().has_value());  // what came before is good
+    EXPECT_EQ(error_of(line).code, Code::protocol);
+    put(streams.left, frame_of(packet));
+    EXPECT_EQ(error_of(line).code, Code::protocol) << "there is no way back";
+  }
+}
+
+TEST(Line, LocalLinesCarryDescriptors) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0, ends.data()), 0);
+  auto left = Line::local(Fd(ends[0]));
+  auto right = Line::local(Fd(ends[1]));
+  EXPECT_TRUE(left.is_local());
+  Fd event(eventfd(3, EFD_CLOEXEC | EFD_NONBLOCK));
+  int fd = event.get();
+  ASSERT_TRUE(left.try_send(wire::Start{5}, {&fd, 1}).or_throw());
+  auto received = right.receive().or_throw();
+  ASSERT_TRUE(received.has_value());
+  EXPECT_EQ(std::get<wire::Start>(received->message).id, 5U);
+  ASSERT_EQ(received->fds.size(), 1U);
+  std::uint64_t value = 0;
+  ASSERT_EQ(read(received->fds[0].get(), &value, sizeof(value)), static_cast<ssize_t>(sizeof(value)));
+  EXPECT_EQ(value, 3U);
+  EXPECT_FALSE(right.receive().or_throw().has_value());
+
+  wire::Refusal message{std::string(wire::kMaxText, 'x')};
+  for (int i = 0; left.try_send(message).or_throw(); ++i) ASSERT_LT(i, 100'000);
+  EXPECT_FALSE(left.wants_to_write());
+  EXPECT_TRUE(left.flush().or_throw());
+  left.close();
+  while (right.receive().ok()) continue;
+  EXPECT_EQ(error_of(right).code, Code::peer_lost);
+}
+
+TEST(Line, AClosedLineSaysSo) {
+  Streams streams;
+  auto line = Line::remote(std::move(streams.left), {});
+  EXPECT_TRUE(static_cast<bool>(line));
+  EXPECT_FALSE(line.is_local());
+  line.close();
+  EXPECT_FALSE(static_cast<bool>(line));
+  EXPECT_FALSE(line.is_local());
+  EXPECT_FALSE(line.wants_to_write());
+  EXPECT_EQ(line.try_send(wire::Bye{}).error().code, Code::peer_lost);
+  EXPECT_EQ(line.flush().error().code, Code::peer_lost);
+  EXPECT_EQ(error_of(line).code, Code::peer_lost);
+  EXPECT_EQ(Line().fd(), -1);
+}
+
+}  // namespace
+}  // namespace pliant::net
