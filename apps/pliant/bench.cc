@@ -22,6 +22,8 @@ struct BenchOptions {
   std::string tensors;
   int iterations = 0;
   int load = 0;
+  int hosts = 1;
+  std::vector<std::string> namespaces;
   bool json = false;
 };
 
@@ -37,12 +39,12 @@ void print_case(const BenchOptions& options, const AllReduceCase& what, const Al
   } else {
     nlohmann::ordered_json line{{"op", "allreduce"},
                                 {"ranks", what.ranks},
-                                {"hosts", 1},
+                                {"hosts", what.hosts},
                                 {"bytes", bytes},
                                 {"tensors", what.tensors.size()},
                                 {"dtype", name_of(what.dtype)},
                                 {"memory", memory},
-                                {"topology", "shm"},
+                                {"topology", what.hosts > 1 ? "hierarchical" : "shm"},
                                 {"load", what.load},
                                 {"min_ms", timing.ours.min_ms},
                                 {"p50_ms", timing.ours.p50_ms},
@@ -78,6 +80,9 @@ int run_allreduce(const BenchOptions& options) {
   if (!options.json)
     fmt::print("{:>5} {:>10} {:>7} {:>10}  {:>10} {:>10} {:>10}  {:>10} {:>6}  {:>8}\n", "ranks", "bytes", "tensors",
                "memory", "min ms", "p50 ms", "p99 ms", "limit ms", "of it", "GB/s");
+  auto hosts = options.namespaces.empty() ? options.hosts : static_cast<int>(options.namespaces.size());
+  for (int ranks : options.ranks)
+    if (ranks % hosts != 0) throw Failure(Code::invalid, fmt::format("{} ranks on {} hosts", ranks, hosts));
   bool all_right = true;
   for (int ranks : options.ranks)
     for (const auto& message : messages)
@@ -88,6 +93,8 @@ int run_allreduce(const BenchOptions& options) {
         what.memory = memory == "plain" ? collective::Memory::plain : collective::Memory::registered;
         what.iterations = options.iterations;
         what.load = options.load;
+        what.hosts = hosts;
+        what.namespaces = options.namespaces;
         auto timing = time_allreduce(what).or_throw();
         print_case(options, what, timing);
         all_right = all_right && timing.verified;
@@ -100,7 +107,7 @@ int run_allreduce(const BenchOptions& options) {
 void add_bench(CLI::App& app, Action& action) {
   auto* bench = app.add_subcommand("bench", "Measure this machine");
   bench->require_subcommand(1);
-  auto* allreduce = bench->add_subcommand("allreduce", "Time all-reduce between processes of this host");
+  auto* allreduce = bench->add_subcommand("allreduce", "Time all-reduce between processes");
   allreduce->footer(
       "Every result is verified. Times are maxima over ranks; the limit is a bare loop over the same\n"
       "shared memory in the same run.\n\n"
@@ -108,7 +115,9 @@ void add_bench(CLI::App& app, Action& action) {
       "  pliant bench allreduce\n"
       "  pliant bench allreduce --ranks 2,4 --bytes 1Ki,100Mi --memory registered --json\n"
       "  pliant bench allreduce --ranks 4 --tensors resnet50\n"
-      "  pliant bench allreduce --ranks 2 --bytes 1Ki --load 2");
+      "  pliant bench allreduce --ranks 2 --bytes 1Ki --load 2\n"
+      "  pliant bench allreduce --ranks 4 --hosts 2 --bytes 100Mi\n"
+      "  pliant bench allreduce --ranks 4 --netns a,b,c,d --bytes 100Mi");
   auto options = std::make_shared<BenchOptions>();  // shared: by CLI11's bindings and the action
   allreduce->add_option("--ranks", options->ranks, "Processes, one case each")
       ->delimiter(',')
@@ -126,6 +135,11 @@ void add_bench(CLI::App& app, Action& action) {
   allreduce->add_option("--iterations", options->iterations, "Repetitions; by size if not given")
       ->check(CLI::Range(1, 1'000'000));
   allreduce->add_option("--load", options->load, "Strangers that keep a core busy meanwhile")->check(CLI::Range(0, 64));
+  allreduce->add_option("--hosts", options->hosts, "As if on so many hosts, over TCP on loopback")
+      ->check(CLI::Range(1, 512));
+  allreduce
+      ->add_option("--netns", options->namespaces, "One host in each of these network namespaces (as root; 'ip netns')")
+      ->delimiter(',');
   allreduce->add_flag("--json", options->json, "One JSON object per line");
   allreduce->callback([&action, options] { action = [options] { return run_allreduce(*options); }; });
 }

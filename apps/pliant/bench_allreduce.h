@@ -1,4 +1,5 @@
-// Times all-reduce on this host with real processes, under the rules of docs/measuring.md.
+// Times all-reduce with real processes, under the rules of docs/measuring.md: on this host, or between several, as far
+// as processes in network namespaces can tell.
 #pragma once
 
 #include <pliant/types.h>
@@ -20,6 +21,8 @@ struct AllReduceCase {
   int iterations = 0;      ///< 0: by size
   std::size_t rotate = 0;  ///< bytes of buffers per host to walk through; 0: by size
   int load = 0;            ///< strangers that keep a core busy meanwhile
+  int hosts = 1;           ///< ranks are spread over so many in equal blocks; they meet on loopback, or …
+  std::vector<std::string> namespaces;  ///< … in network namespaces (ip netns), one for each host
 
   std::size_t bytes() const;
 };
@@ -30,7 +33,7 @@ struct Timing {
 
 struct AllReduceTiming {
   Timing ours;
-  Timing limit;  ///< a bare loop over the same amount of shared memory, with no protocol around it
+  Timing limit;  ///< a bare loop over the same amount of shared memory, with no protocol around it; of one host only
   bool verified = false;
 };
 

@@ -1,4 +1,5 @@
-// gloo::allreduce under the rules of repeat.h: TCP on loopback, ranks forked here, rendezvous through files.
+// gloo::allreduce under the rules of repeat.h: TCP on loopback or between network
+// namespaces, ranks forked here, rendezvous through files.
 
 #include <gloo/allreduce.h>
 #include <gloo/barrier.h>
@@ -41,7 +42,7 @@ void reduce(const std::shared_ptr<gloo::Context>& context, Algorithm algorithm, 
 }
 
 int run_rank(const peers::Options& options, int rank, const std::string& meeting, peers::Shared& shared) {
-  gloo::transport::tcp::attr address("127.0.0.1");
+  gloo::transport::tcp::attr address(peers::enter_host(options, rank).c_str());
   auto device = gloo::transport::tcp::CreateDevice(address);
   gloo::rendezvous::FileStore store(meeting);
   auto context = std::make_shared<gloo::rendezvous::Context>(rank, options.ranks);

@@ -16,10 +16,12 @@
 // from the last-level cache. Messages up to kSmallMessage walk through kSmallBuffers instead: touching 1 GiB in 1 KiB
 // steps would measure page-table walks.
 
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -49,8 +51,24 @@ struct Options {
   bool huge_pages = true;  // ask for them; the kernel may say no. Halves the time of MPI's cross-process copies
   bool yield = false;      // MPI: poll with sched_yield, for a library that spins where ranks outnumber cores
   std::string algorithm;   // for peers that offer a choice; empty: theirs
+  std::vector<std::string> hosts;  // NAMESPACE=ADDRESS each: rank i is on the one at i * hosts / ranks; none: loopback
   std::size_t elements() const { return bytes / sizeof(float); }
 };
+
+[[noreturn]] inline void fail(const std::string& why);
+
+// Moves the calling rank into its host's network namespace, and tells its address there.
+inline std::string enter_host(const Options& options, int rank) {
+  if (options.hosts.empty()) return "127.0.0.1";
+  const std::string& host =
+      options.hosts[static_cast<std::size_t>(rank) * options.hosts.size() / static_cast<std::size_t>(options.ranks)];
+  const std::size_t cut = host.find('=');
+  if (cut == std::string::npos) fail("--hosts is NAMESPACE=ADDRESS,…");
+  const int space = open(("/run/netns/" + host.substr(0, cut)).c_str(), O_RDONLY | O_CLOEXEC);
+  if (space < 0 || setns(space, CLONE_NEWNET) != 0) fail("cannot enter the network namespace " + host.substr(0, cut));
+  close(space);
+  return host.substr(cut + 1);
+}
 
 [[noreturn]] inline void fail(const std::string& why) {
   std::fprintf(stderr, "%s\n", why.c_str());
@@ -114,6 +132,12 @@ inline Options parse(int argc, char** argv) {
       options.buffers_bytes = parse_size(value);
     } else if (name == "--algorithm") {
       options.algorithm = value;
+    } else if (name == "--hosts") {
+      for (std::size_t at = 0; at <= value.size();) {
+        const std::size_t comma = std::min(value.find(',', at), value.size());
+        options.hosts.push_back(value.substr(at, comma - at));
+        at = comma + 1;
+      }
     } else {
       fail("unknown option " + name);
     }

@@ -61,16 +61,18 @@ Engine::Engine(Team team, Control* control, const GroupOptions& options, Streams
   neighbours_ = topology_.hosts[topology_.host_of[team_.rank]];
   if (neighbours_.size() == everybody_.size()) return;
   PLIANT_ASSERT(streams);
-  bridge_ = std::make_unique<Bridge>(team_, topology_, *streams, [this] { nudge(); });
+  bridge_ = std::make_unique<Bridge>(team_, topology_, *streams, [this] {
+    if (started_.load(std::memory_order_acquire)) nudge();  // before, nobody waits, and peers are still being added
+  });
   for (int rank : everybody_)
     if (!is_local(rank)) add_peer(rank, bridge_->mirror(rank));
 }
 
 Engine::~Engine() {
-  bridge_.reset();  // first: another thread calls into everything else
   stopping_ = true;
   wake_background();
   if (background_.joinable()) background_.join();
+  bridge_.reset();  // now: the streams' thread calls into everything else
 }
 
 void Engine::add_peer(int rank, const Control* control) {
@@ -79,6 +81,7 @@ void Engine::add_peer(int rank, const Control* control) {
 }
 
 void Engine::start() {
+  started_.store(true, std::memory_order_release);
   background_ = std::thread([this] { run_background(); });
 }
 

@@ -208,6 +208,7 @@ class Engine {
   std::atomic<std::uint32_t> work_bell_{0};  // what the background thread sleeps on
   std::atomic<bool> background_sleeps_{false};
   std::atomic<bool> background_watches_{false};  // it is awake, or sleeps on everybody's bells
+  std::atomic<bool> started_{false};
   std::atomic<bool> stopping_{false};
   std::thread background_;
 };

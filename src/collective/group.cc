@@ -15,8 +15,7 @@ namespace pliant::collective {
 
 class Group::Impl final : public ViewEvents {
  public:
-  Impl(Team team, std::unique_ptr<Mesh> own_mesh, Mesh* mesh, GroupOptions options, net::OwnSegment control,
-       Streams* streams)
+  Impl(Team team, std::unique_ptr<Mesh> own_mesh, Mesh* mesh, GroupOptions options, net::OwnSegment control)
       : team_(std::move(team)),
         options_(options),
         segment_(std::move(control)),
@@ -28,7 +27,7 @@ class Group::Impl final : public ViewEvents {
     control_words->view_hash = team_.view_hash;
     control_words->rank = static_cast<std::uint32_t>(team_.rank);
     control_words->ranks = static_cast<std::uint32_t>(team_.size());
-    engine_.emplace(team_, control_words, options_, streams);
+    engine_.emplace(team_, control_words, options_, mesh_ ? mesh_->streams() : nullptr);
   }
 
   ~Impl() override {
@@ -216,25 +215,23 @@ class Group::Impl final : public ViewEvents {
 Group::Group(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Group::~Group() = default;
 
-Result<std::unique_ptr<Group>> Group::make(Team team, std::unique_ptr<Mesh> own, Mesh* mesh, GroupOptions options,
-                                           Streams* streams) {
+Result<std::unique_ptr<Group>> Group::make(Team team, std::unique_ptr<Mesh> own, Mesh* mesh, GroupOptions options) {
   auto control = net::create_segment("control", sizeof(Control), net::Backing::sparse);
   if (!control.ok()) return control.error();
-  auto impl =
-      std::make_unique<Impl>(std::move(team), std::move(own), mesh, options, std::move(control).value(), streams);
+  auto impl = std::make_unique<Impl>(std::move(team), std::move(own), mesh, options, std::move(control).value());
   PLIANT_TRY(impl->enter());
   return std::unique_ptr<Group>(new Group(std::move(impl)));
 }
 
-Result<std::unique_ptr<Group>> Group::form(Team team, Mesh* mesh, GroupOptions options, Streams* streams) {
-  return make(std::move(team), nullptr, mesh, options, streams);
+Result<std::unique_ptr<Group>> Group::form(Team team, Mesh* mesh, GroupOptions options) {
+  return make(std::move(team), nullptr, mesh, options);
 }
 
 Result<std::unique_ptr<Group>> Group::form(Team team, Fd listener, GroupOptions options) {
   std::unique_ptr<Mesh> mesh;
   if (team.size() > 1) mesh = std::make_unique<Mesh>(team.job, team.members[team.rank], std::move(listener));
   auto* at = mesh.get();
-  return make(std::move(team), std::move(mesh), at, options, nullptr);
+  return make(std::move(team), std::move(mesh), at, options);
 }
 
 int Group::rank() const { return impl_->team().rank; }

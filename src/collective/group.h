@@ -23,7 +23,6 @@
 #include "base/result.h"
 #include "collective/mesh.h"
 #include "collective/region.h"
-#include "collective/streams.h"
 
 namespace pliant::collective {
 
@@ -79,9 +78,7 @@ class Group {
  public:
   /// Enters the view with all members of the team. Blocks until all have, one is lost, or the limit has passed.
   /// `mesh` must outlive the group; a team of one needs none.
-  /// `streams` has lanes to all members on other hosts, if there are any.
-  static Result<std::unique_ptr<Group>> form(Team team, Mesh* mesh, GroupOptions options = {},
-                                             Streams* streams = nullptr);
+  static Result<std::unique_ptr<Group>> form(Team team, Mesh* mesh, GroupOptions options = {});
   /// The same with a mesh of its own.
   static Result<std::unique_ptr<Group>> form(Team team, Fd listener, GroupOptions options = {});
   /// Releases; peers that still wait on this rank see it as gone. Call leave() first to go in good order.
@@ -126,8 +123,7 @@ class Group {
  private:
   class Impl;
   explicit Group(std::unique_ptr<Impl> impl);
-  static Result<std::unique_ptr<Group>> make(Team team, std::unique_ptr<Mesh> own, Mesh* mesh, GroupOptions options,
-                                             Streams* streams);
+  static Result<std::unique_ptr<Group>> make(Team team, std::unique_ptr<Mesh> own, Mesh* mesh, GroupOptions options);
   std::unique_ptr<Impl> impl_;
 };
 

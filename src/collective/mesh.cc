@@ -36,13 +36,24 @@ std::uint64_t view_of(const wire::Message& message) {
 bool is_letter(const wire::Message& message) {
   return std::holds_alternative<wire::Claim>(message) || std::holds_alternative<wire::Promise>(message) ||
          std::holds_alternative<wire::Decline>(message) || std::holds_alternative<wire::Propose>(message) ||
-         std::holds_alternative<wire::Stored>(message) || std::holds_alternative<wire::InForce>(message);
+         std::holds_alternative<wire::Stored>(message) || std::holds_alternative<wire::InForce>(message) ||
+         std::holds_alternative<wire::Dead>(message);
 }
 
 }  // namespace
 
-Mesh::Mesh(std::string job, wire::Member self, Fd listener, MeshEvents events)
+Mesh::Mesh(std::string job, wire::Member self, Fd listener, MeshEvents events, std::optional<HostsOptions> hosts)
     : job_(std::move(job)), self_(std::move(self)), listener_(std::move(listener)), events_(std::move(events)) {
+  if (hosts) {
+    RoadEvents news;
+    news.on_connected = [this](std::uint64_t id) { arrived_from_afar(id); };
+    news.on_letter = [this](std::uint64_t from, wire::Message message) {
+      auto& link = link_of(from);
+      if (!take_in(link, std::move(message), {})) close(link, "it sent something unexpected");
+    };
+    news.on_lost = [this](std::uint64_t id, const std::string& how) { close(link_of(id), how); };
+    roads_ = std::make_unique<Roads>(loop_, job_, self_.id, std::move(*hosts), std::move(news));
+  }
   thread_ = std::thread([this] {
     if (listener_) loop_.watch(listener_.get(), [this] { accept_all(); });
     loop_.every(5ms, [this] { serve_retries(); });
@@ -56,6 +67,7 @@ Mesh::~Mesh() { stop(); }
 void Mesh::stop() {
   loop_.stop();
   if (thread_.joinable()) thread_.join();
+  roads_.reset();
 }
 
 void Mesh::run(const std::function<void()>& task) {
@@ -88,8 +100,17 @@ void Mesh::expect(const std::vector<wire::Member>& members) {
 
 void Mesh::add(const wire::Member& member) {
   auto& link = link_of(member.id);
-  if (!link.member.address.empty()) return;  // known
+  if (link.remote && roads_ && !link.proven) return roads_->expect(member);  // it may have been lost and come again
+  if (!link.member.address.empty()) return;                                  // known
   link.member = member;
+  link.remote = member.host != self_.host;
+  if (link.remote) {
+    if (roads_)
+      roads_->expect(member);
+    else
+      close(link, "this worker has no way to other hosts");
+    return;
+  }
   if (!link.pidfd) watch_process(link, member.pid);
   if (link.lost || link.socket) return;
   link.connects = member.id < self_.id;
@@ -157,6 +178,14 @@ void Mesh::read_stranger(std::uint64_t number) {
   greeted(link, peer.pid);
 }
 
+/// Lanes to a worker on another host stand, perhaps again.
+void Mesh::arrived_from_afar(std::uint64_t id) {
+  auto& link = link_of(id);
+  link.remote = link.greeted = true;
+  link.lost = false;
+  flush(link);
+}
+
 void Mesh::greeted(Link& link, pid_t pid) {
   link.greeted = true;
   watch_process(link, pid);
@@ -197,14 +226,22 @@ void Mesh::read_peer(std::uint64_t id) {
       if (hello->job != job_ || hello->id != id) return close(link, "it answered for somebody else");
       auto pid = net::peer_pid(link.socket);
       greeted(link, pid.ok() ? pid.value() : 0);
-    } else if (std::holds_alternative<wire::Bye>(message)) {
-      link.orderly = true;
-    } else if (link.greeted && (view_of(message) || is_letter(message))) {
-      dispatch(id, {id, std::move(message), std::move(received.value()->fds)});
-    } else {
+    } else if (!link.greeted || !take_in(link, std::move(message), std::move(received.value()->fds))) {
       return close(link, "it sent something unexpected");
     }
   }
+}
+
+/// False if it is nothing that peers say to each other.
+bool Mesh::take_in(Link& link, wire::Message message, std::vector<Fd> fds) {
+  auto id = link.member.id;
+  if (std::holds_alternative<wire::Bye>(message))
+    link.orderly = true;
+  else if (view_of(message) || is_letter(message))
+    dispatch(id, {id, std::move(message), std::move(fds)});
+  else
+    return false;
+  return true;
 }
 
 void Mesh::dispatch(std::uint64_t from, Letter letter) {
@@ -220,6 +257,7 @@ void Mesh::dispatch(std::uint64_t from, Letter letter) {
 
 void Mesh::subscribe(std::uint64_t view_hash, ViewEvents* events) {
   run([&] {
+    if (roads_) roads_->in_view(view_hash);
     views_[view_hash] = events;
     auto others = std::stable_partition(parked_.begin(), parked_.end(),
                                         [&](const auto& letter) { return view_of(letter.message) == view_hash; });
@@ -250,11 +288,25 @@ void Mesh::process_ended(std::uint64_t id) {
     close(link, "its process ended");
 }
 
+void Mesh::believe_dead(std::uint64_t id) {
+  loop_.post([this, id] {
+    auto& link = link_of(id);
+    if (!link.remote || link.proven) return;
+    link.proven = true;
+    if (roads_) roads_->forget(id);
+    if (link.lost)
+      tell(link);
+    else
+      close(link, "its host says that its process ended");
+  });
+}
+
 void Mesh::close(Link& link, const std::string& how) {
   if (link.lost) return;
   link.lost = true;
   link.how = how;
-  link.proven = link.proven || link.orderly || link.pid == getpid() || has_ended(link.pidfd);
+  link.proven = link.proven || link.orderly || (!link.remote && link.pid == getpid()) || has_ended(link.pidfd);
+  link.greeted = link.greeted && !link.remote;
   link.outbox.clear();
   if (link.socket) loop_.unwatch(link.socket.get());
   link.socket.reset();
@@ -284,6 +336,11 @@ void Mesh::send(std::vector<std::uint64_t> ids, wire::Message message, const std
 }
 
 void Mesh::flush(Link& link) {
+  if (link.remote) {
+    for (; link.greeted && !link.outbox.empty(); link.outbox.pop_front())
+      roads_->send(link.member.id, link.outbox.front()->message);
+    return;
+  }
   while (link.greeted && link.socket && !link.outbox.empty()) {
     auto parcel = link.outbox.front();
     std::vector<int> fds;
@@ -300,7 +357,7 @@ void Mesh::say_goodbye() {
     auto parcel = std::make_shared<Parcel>();
     parcel->message = wire::Bye{};
     for (auto& [id, link] : links_) {
-      if (!link.socket || link.lost) continue;
+      if ((!link.socket && !link.remote) || link.lost) continue;
       link.outbox.push_back(parcel);
       flush(link);
     }

@@ -1,6 +1,6 @@
-// Connections between the workers of a job on one host. They carry segments and letters, and their end is the first
-// sign of a death. They belong to the job and not to a view: members that stay keep theirs when the view changes.
-// One thread per mesh serves them; nothing here is on the step path.
+// Connections between the workers of a job. They carry letters, and on one host segments; their end is the first sign
+// of a death. They belong to the job and not to a view: members that stay keep theirs when the view changes.
+// One thread per mesh serves them; nothing here is on the step path. The way to other hosts is roads.h.
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "base/fd.h"
 #include "base/result.h"
+#include "collective/roads.h"
 #include "net/loop.h"
 #include "net/socket.h"
 #include "wire/messages.h"
@@ -49,7 +51,8 @@ struct MeshEvents {
 class Mesh {
  public:
   /// `listener` is the socket at self.address.
-  Mesh(std::string job, wire::Member self, Fd listener, MeshEvents events = {});
+  Mesh(std::string job, wire::Member self, Fd listener, MeshEvents events = {},
+       std::optional<HostsOptions> hosts = std::nullopt);
   /// Stops the thread. Peers see the connections' end.
   ~Mesh();
   /// Stops the thread; after this nothing is called any more.
@@ -65,6 +68,10 @@ class Mesh {
   /// Sends, soon and in order, to those of `ids` that are not lost; the descriptors are duplicated before the call
   /// returns. What is sent before the connection stands waits for it.
   void send(std::vector<std::uint64_t> ids, wire::Message message, const std::vector<int>& fds = {});
+  /// Somebody's kernel says that this worker's process is gone. Soon told as a proven loss.
+  void believe_dead(std::uint64_t id);
+  /// Data's way to other hosts; nullptr in a job of one host.
+  Streams* streams() { return roads_ ? &roads_->streams() : nullptr; }
   /// Tells every peer that this worker leaves in good order, and returns when that is sent.
   void say_goodbye();
 
@@ -92,6 +99,7 @@ class Mesh {
     Fd socket;
     Fd pidfd;
     pid_t pid = 0;
+    bool remote = false;  // on another host
     bool greeted = false;
     bool connects = false;  // from here
     bool retry = false;
@@ -112,6 +120,8 @@ class Mesh {
   void accept_all();
   void read_stranger(std::uint64_t number);
   void read_peer(std::uint64_t id);
+  bool take_in(Link& link, wire::Message message, std::vector<Fd> fds);
+  void arrived_from_afar(std::uint64_t id);
   void greeted(Link& link, pid_t pid);
   void watch_process(Link& link, pid_t pid);
   void dispatch(std::uint64_t from, Letter letter);
@@ -134,6 +144,8 @@ class Mesh {
   std::uint64_t next_stranger_ = 0;
   std::map<std::uint64_t, ViewEvents*> views_;  // by hash
   std::deque<Letter> parked_;                   // for views that are not subscribed to yet, in order of arrival
+
+  std::unique_ptr<Roads> roads_;  // nullptr in a job of one host
 
   mutable std::mutex mutex_;
   std::uint64_t refused_ = 0;  // guarded by mutex_

@@ -34,6 +34,7 @@ struct Streams::Lane {
   bool writing = false;      // the thread is told when the socket can be written; guarded by mutex
   bool closed = false;       // guarded by mutex
 
+  std::atomic<Nanos> heard{Nanos(0)};
   // What is being received: the thread's.
   FrameHeader header;
   std::size_t received = 0;  // of header and bytes
@@ -109,6 +110,15 @@ std::size_t Streams::lanes(std::uint64_t peer) const {
   std::lock_guard lock(mutex_);
   auto at = peers_.find(peer);
   return at == peers_.end() ? 0 : at->second.size();
+}
+
+Nanos Streams::heard(std::uint64_t peer) const {
+  std::lock_guard lock(mutex_);
+  auto last = Nanos(0);
+  auto at = peers_.find(peer);
+  if (at == peers_.end()) return last;
+  for (const auto& [index, lane] : at->second) last = std::max(last, lane->heard.load(std::memory_order_relaxed));
+  return last;
 }
 
 Streams::LanePtr Streams::lane_of(std::uint64_t peer, std::size_t lane) const {
@@ -254,6 +264,7 @@ bool Streams::read_from(Lane& lane, std::string& how) {
       how = got == 0 ? "it closed the connection" : std::strerror(errno);
       return false;
     }
+    lane.heard.store(clock_.now(), std::memory_order_relaxed);
     auto size = static_cast<std::size_t>(got);
     auto placed = std::min(size, first);
     lane.received += placed;

@@ -19,6 +19,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/result.h"
 
@@ -68,6 +69,8 @@ class Streams {
   void drop(std::uint64_t peer);
   /// Lanes to a peer that stand.
   std::size_t lanes(std::uint64_t peer) const;
+  /// When anything came from it last; 0 if it has no lanes.
+  Nanos heard(std::uint64_t peer) const;
 
   void subscribe(std::uint64_t view, FrameSink* sink);
   /// When this returns, nothing of it is called any more. Not from the streams' thread.
@@ -103,6 +106,7 @@ class Streams {
   void want_to_write(Lane& lane, bool wanted);
 
   const std::function<void(std::uint64_t, const std::string&)> on_lost_;
+  SteadyClock clock_;
   Fd epoll_;
   Fd wake_;
   std::vector<std::byte> staging_;  // the thread's

@@ -45,8 +45,8 @@ class Core final : public Reducer {
   /// As the environment says: the worker of a job, or a job of one.
   static Result<std::unique_ptr<Core>> join(const JoinOptions& options);
   /// As a member of a known view, without a coordinator.
-  static Result<std::unique_ptr<Core>> form(const std::string& job, const membership::View& view, int rank,
-                                            Fd listener);
+  static Result<std::unique_ptr<Core>> form(const std::string& job, const membership::View& view, int rank, Fd listener,
+                                            std::optional<collective::HostsOptions> hosts = std::nullopt);
   ~Core() override;
 
   /// As the current turn sees them: constants inside a step, whoever is lost.

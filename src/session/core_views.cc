@@ -58,11 +58,12 @@ Core::~Core() {
   if (roster_) roster_->guard(nullptr);
 }
 
-Result<std::unique_ptr<Core>> Core::form(const std::string& job, const View& view, int rank, Fd listener) {
+Result<std::unique_ptr<Core>> Core::form(const std::string& job, const View& view, int rank, Fd listener,
+                                         std::optional<collective::HostsOptions> hosts) {
   auto self = view.members[static_cast<std::size_t>(rank)];
   std::unique_ptr<Roster> roster;
   if (view.size() > 1)
-    roster = std::make_unique<Roster>(RosterOptions{job, self, std::move(listener), view, "", 0, ""});
+    roster = std::make_unique<Roster>(RosterOptions{job, self, std::move(listener), view, "", 0, "", std::move(hosts)});
   std::unique_ptr<Core> core(new Core(self.id, view.seed, std::move(roster)));
   PLIANT_TRY(core->try_enter(view, core->group_));
   core->view_ = view;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "base/log.h"
 
 namespace pliant::session {
@@ -41,7 +43,8 @@ Roster::Roster(RosterOptions options)
   events.on_lost = [this](const collective::PeerLoss& loss) { on_lost(loss); };
   events.on_tick = [this] { on_tick(); };
   std::unique_lock before_anything_is_heard(mutex_);
-  mesh_ = std::make_unique<collective::Mesh>(options_.job, options_.self, std::move(options_.listener), events);
+  mesh_ = std::make_unique<collective::Mesh>(options_.job, options_.self, std::move(options_.listener), events,
+                                             std::move(options_.hosts));
   before_anything_is_heard.unlock();
   if (options_.coordinator.empty()) return;
   mesh_->run([this] {
@@ -82,7 +85,9 @@ wire::Join Roster::introduction() const {
 void Roster::on_letter(std::uint64_t from, const wire::Message& message) {
   std::lock_guard lock(mutex_);
   // Who has entered a view says thereby that it is in force.
-  if (const auto* entered = std::get_if<wire::Entered>(&message))
+  if (const auto* dead = std::get_if<wire::Dead>(&message))
+    mesh_->believe_dead(dead->id);
+  else if (const auto* entered = std::get_if<wire::Entered>(&message))
     apply(member_->on_message(from, wire::InForce{entered->view.term, entered->view}, clock_.now()));
   else if (auto letter = as_agreement(message))
     apply(member_->on_message(from, *letter, clock_.now()));
@@ -94,7 +99,19 @@ void Roster::on_lost(const collective::PeerLoss& loss) {
     departed_.insert(loss.id);
     return;
   }
+  if (loss.proven) testify(loss.id);
   apply(member_->on_lost(loss.id, loss.proven, clock_.now()));
+}
+
+/// Those on other hosts cannot see what this host's kernel says.
+void Roster::testify(std::uint64_t id) {
+  const auto& members = member_->view().members;
+  auto is = [&](const wire::Member& member) { return member.id == id && member.host == options_.self.host; };
+  if (std::ranges::none_of(members, is)) return;
+  std::vector<std::uint64_t> elsewhere;
+  for (const auto& member : members)
+    if (member.host != options_.self.host) elsewhere.push_back(member.id);
+  mesh_->send(std::move(elsewhere), wire::Dead{id});
 }
 
 void Roster::on_tick() {
@@ -115,6 +132,8 @@ void Roster::on_coordinator(const wire::Message& message) {
     if (!first_ || outside_) failure_ = Error{Code::refused, "the job refused this worker: " + refusal->reason};
   } else if (std::holds_alternative<wire::Over>(message)) {
     over_ = true;
+  } else if (const auto* dead = std::get_if<wire::Dead>(&message)) {
+    mesh_->believe_dead(dead->id);
   } else if (auto letter = as_agreement(message)) {
     apply(member_->on_message(kCoordinator, *letter, clock_.now()));
   }

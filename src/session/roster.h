@@ -30,6 +30,7 @@ struct RosterOptions {
   std::string coordinator;  ///< its address; empty: there is none
   std::uint8_t cpu_level = 0;
   std::string build;
+  std::optional<collective::HostsOptions> hosts{};  ///< of a job on several
 };
 
 /// Threads: any.
@@ -84,6 +85,7 @@ class Roster {
  private:
   void on_letter(std::uint64_t from, const wire::Message& message);
   void on_lost(const collective::PeerLoss& loss);
+  void testify(std::uint64_t id);  // guarded by mutex_
   void on_tick();
   void on_coordinator(const wire::Message& message);
   void apply(const membership::Decision& decision);    // guarded by mutex_

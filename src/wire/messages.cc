@@ -122,6 +122,10 @@ void visit(Fields& f, Entered& m) {
   f(m.view_hash), visit(f, m.view);
 }
 template <class Fields>
+void visit(Fields& f, Dead& m) {
+  f(m.id);
+}
+template <class Fields>
 void visit(Fields& f, RegionNotice& m) {
   f(m.view_hash), f(m.name, kMaxName), f(m.bytes), f(m.stripe), f(m.results);
 }

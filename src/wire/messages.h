@@ -183,6 +183,12 @@ struct InForce {
   ViewNotice view;
 };
 
+/// On my host the kernel says that this worker's process is gone. From a member, or from the coordinator by an agent's
+/// word.
+struct Dead {
+  std::uint64_t id = 0;
+};
+
 // ---- members among each other: connections and memory ----
 
 /// First message in both directions.
@@ -211,7 +217,7 @@ struct Bye {};
 
 using Message = std::variant<Join, ViewNotice, Refusal, Progress, Complaint, PeerHello, RegionNotice, Bye, Ready, Plan,
                              Adopted, Over, Resize, Answer, AgentHello, Start, Started, Ended, JobState, Claim, Promise,
-                             Decline, Propose, Stored, InForce, Entered, Shares, Parted>;
+                             Decline, Propose, Stored, InForce, Entered, Shares, Parted, Dead>;
 
 std::vector<std::uint8_t> encode(const Message& message);
 /// Code::protocol with one line that says what is wrong.

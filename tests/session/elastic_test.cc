@@ -34,6 +34,7 @@ struct Seen {
 
 struct Course {
   std::vector<double> workloads;  // by worker; empty: as usual
+  std::vector<int> hosts;         // by worker; empty: all on one
   std::mutex mutex;
   std::map<std::uint64_t, std::map<std::uint64_t, Seen>> steps;  // by step and worker; guarded by mutex
   std::map<std::uint64_t, std::uint64_t> digests;                // by worker, at the end; guarded by mutex
@@ -90,7 +91,11 @@ void train(std::unique_ptr<Core> core, const std::vector<Death>& deaths, Course&
 }
 
 void check(int workers, const std::vector<Death>& deaths, Course& course, std::uint64_t epochs = 2) {
-  run_cores(workers, [&](std::unique_ptr<Core> core) { train(std::move(core), deaths, course, epochs); });
+  auto body = [&](std::unique_ptr<Core> core) { train(std::move(core), deaths, course, epochs); };
+  if (course.hosts.empty())
+    run_cores(workers, body);
+  else
+    run_cores_on(course.hosts, body);
   std::set<int> dead;
   for (const auto& death : deaths) dead.insert(death.worker);
   EXPECT_EQ(course.digests.size(), static_cast<std::size_t>(workers) - dead.size());
@@ -135,6 +140,42 @@ TEST(Elastic, SeveralAtOnceAndOneAfterTheOtherDownToOne) {
 
 TEST(Elastic, TheFirstStepsAreNoException) {
   for (auto where : kPlaces) run(3, {{0, 0, where}});
+}
+
+void run_on(const std::vector<int>& hosts, const std::vector<Death>& deaths) {
+  Course course;
+  course.hosts = hosts;
+  check(static_cast<int>(hosts.size()), deaths, course);
+}
+
+TEST(AcrossHosts, NobodyDies) {
+  run_on({0, 1}, {});
+  run_on({0, 0, 1, 1}, {});
+  run_on({0, 1, 2, 1}, {});
+}
+
+TEST(AcrossHosts, ADeathAnywhereInAStepLosesNoStepAndNoSample) {
+  for (auto where : kPlaces)
+    for (int worker : {0, 1, 2}) {
+      SCOPED_TRACE(testing::Message() << "worker " << worker << " at place " << static_cast<int>(where));
+      run_on({0, 1, 2}, {{worker, 3, where}});
+      run_on({0, 0, 1, 1}, {{worker, 3, where}});
+    }
+}
+
+TEST(AcrossHosts, AWholeHostMayDie) {
+  for (auto where : kPlaces) {
+    SCOPED_TRACE(static_cast<int>(where));
+    run_on({0, 0, 1, 1, 2}, {{2, 2, where}, {3, 2, where}});
+    run_on({0, 0, 1}, {{2, 2, where}});
+  }
+}
+
+TEST(AcrossHosts, OneAfterTheOther) {
+  for (auto where : kPlaces) {
+    SCOPED_TRACE(static_cast<int>(where));
+    run_on({0, 1, 0, 1}, {{1, 1, where}, {0, 2, where}});
+  }
 }
 
 TEST(Elastic, UnevenWorkloadsUseEverySampleOnceToo) {

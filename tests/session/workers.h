@@ -9,6 +9,7 @@
 
 #include "base/system.h"
 #include "net/socket.h"
+#include "net/tcp.h"
 #include "session/core.h"
 
 namespace pliant::session {
@@ -25,6 +26,28 @@ inline void run_cores(int workers, const std::function<void(std::unique_ptr<Core
   std::vector<std::thread> threads;
   for (int rank = 0; rank < workers; ++rank)
     threads.emplace_back([&, rank] { body(Core::form("test", view, rank, std::move(listeners[rank])).or_throw()); });
+  for (auto& thread : threads) thread.join();
+}
+
+/// The same with worker i on host `hosts[i]`: only those of one host share memory and see each other's death.
+inline void run_cores_on(const std::vector<int>& hosts, const std::function<void(std::unique_ptr<Core>)>& body,
+                         std::uint64_t seed = 42) {
+  membership::View view{1, 1, seed, 1, {}};
+  auto secret = net::Secret::random();
+  std::vector<Fd> listeners;
+  std::vector<net::Listener> gates;
+  for (std::size_t id = 0; id < hosts.size(); ++id) {
+    auto address = "@pliant-test/" + std::to_string(random_u64());
+    listeners.push_back(net::listen_at(address).or_throw());
+    gates.push_back(net::tcp_listen("127.0.0.1", {}).or_throw());
+    view.members.push_back({id, getpid(), address, "host" + std::to_string(hosts[id]), gates.back().endpoint.text()});
+  }
+  std::vector<std::thread> threads;
+  for (std::size_t id = 0; id < hosts.size(); ++id)
+    threads.emplace_back([&, id] {
+      collective::HostsOptions road{secret, std::move(gates[id].socket), ""};
+      body(Core::form("test", view, static_cast<int>(id), std::move(listeners[id]), std::move(road)).or_throw());
+    });
   for (auto& thread : threads) thread.join();
 }
 

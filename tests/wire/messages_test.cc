@@ -36,7 +36,8 @@ std::vector<Message> one_of_each() {
           InForce{6, view},
           Entered{0x1234, view},
           Shares{"8 items"},
-          Parted{3, 1}};
+          Parted{3, 1},
+          Dead{3}};
 }
 
 TEST(Messages, ComeBackFromTheirBytes) {

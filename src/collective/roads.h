@@ -1,0 +1,101 @@
+// The way to workers on other hosts: finds them, keeps several lanes to each (streams.h), carries letters on the first,
+// and notices when one is silent. What is lost without proof of death is called again and again, because it may only
+// have been out of reach.
+// Threads: everything on the loop's, except streams().
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "collective/streams.h"
+#include "net/gate.h"
+#include "net/loop.h"
+#include "wire/messages.h"
+
+namespace pliant::collective {
+
+/// What a worker needs to be reached from other hosts.
+struct HostsOptions {
+  net::Secret secret;
+  Fd listener;          ///< TCP, at the member's endpoint
+  std::string address;  ///< to call from; empty: the kernel's choice
+};
+
+/// Called on the loop's thread.
+struct RoadEvents {
+  std::function<void(std::uint64_t id)> on_connected;
+  std::function<void(std::uint64_t from, wire::Message message)> on_letter;
+  std::function<void(std::uint64_t id, const std::string& how)> on_lost;
+};
+
+class Roads final : public FrameSink {
+ public:
+  static constexpr std::uint32_t kLanes = 3;
+  static constexpr std::chrono::milliseconds kBeat{50};
+  static constexpr std::chrono::milliseconds kSilence{500};  ///< after this a peer is lost
+  static constexpr std::chrono::milliseconds kRetry{100};
+  static constexpr std::chrono::milliseconds kAbsence{1'000};  ///< who is expected and not reached so long is lost too
+
+  Roads(net::Loop& loop, std::string job, std::uint64_t self, HostsOptions options, RoadEvents events);
+  ~Roads() override;
+  Roads(const Roads&) = delete;
+  Roads& operator=(const Roads&) = delete;
+
+  /// Sees to it that there is a connection, now and whenever it is lost: made from here to lower ids, awaited from
+  /// higher ones.
+  void expect(const wire::Member& member);
+  /// It is dead or of no interest any more.
+  void forget(std::uint64_t id);
+  /// Connections are made in this view from now on.
+  void in_view(std::uint64_t hash) { view_ = hash; }
+  void send(std::uint64_t id, const wire::Message& message);
+  std::uint64_t refused() const { return gate_->refused(); }
+  Streams& streams() { return *streams_; }
+
+  std::byte* place_for(std::uint64_t from, const FrameHeader& header) override;
+  void on_frame(std::uint64_t from, const FrameHeader& header, std::byte* bytes) override;
+
+ private:
+  struct Road {
+    wire::Member member;
+    bool calls = false;  // from here
+    std::uint32_t attempt = 0;
+    std::map<std::uint32_t, std::unique_ptr<net::Call>> calling;  // by lane
+    std::set<std::uint32_t> lanes;                                // that stand
+    bool connected = false;
+    bool forgotten = false;
+    Nanos missed_since{0};  // it is expected, and not there; 0: nobody waits, or that was told
+    Nanos heard{0};
+    Nanos call_at{0};
+  };
+  std::string objection_to(const net::Introduction& who) const;
+  void admit(net::Guest guest);
+  void call(Road& road);
+  void add_lane(Road& road, std::uint32_t lane, net::Guest guest);
+  void lose(std::uint64_t id, const std::string& how);
+  void tick();
+
+  net::Loop& loop_;
+  const std::string job_;
+  const std::uint64_t self_;
+  HostsOptions options_;
+  const RoadEvents events_;
+  SteadyClock clock_;
+  Nanos ticked_{0};
+  std::map<std::uint64_t, Road> roads_;
+  std::uint64_t view_ = 0;
+  std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // shared: with what was posted and not run yet
+  std::map<std::uint64_t, std::vector<std::byte>> letters_;     // being received, by sender; the streams' thread's
+  std::unique_ptr<Streams> streams_;
+  std::unique_ptr<net::Gate> gate_;
+  net::Loop::Timer timer_;
+};
+
+}  // namespace pliant::collective
