@@ -89,7 +89,8 @@ void Coordinator::take_up(const wire::Join& join, Link link) {
   if (!model_) model_ = join;
   auto& worker = workers_[join.id];
   worker.link = link;
-  worker.self = {join.id, join.pid, join.address};
+  worker.self = {join.id, join.pid, join.address, join.host, join.endpoint};
+  worker.host = join.host;
   worker.joined = true;
   worker.told = false;
   // Whoever is in no view and knows its layout has begun its loop, and waits.
@@ -143,6 +144,7 @@ void Coordinator::learn(const View& view) {
   for (const auto& member : view.members) {
     auto& worker = workers_[member.id];
     worker.self = member;
+    worker.host = member.host;
     worker.served = true;
     if (!in_view(member.id)) worker.ready = false;  // what it said before it was taken in
     know_layout(member.id, worker.layout);
@@ -150,7 +152,7 @@ void Coordinator::learn(const View& view) {
   }
   view_ = view;
   plan_.reset();
-  agent_told_over_ = false;
+  for (auto& [host, agent] : agents_) agent.told_over = false;
   if (view_.term > term_ || !leading_) claim_above(view_.term);
 }
 
@@ -259,7 +261,7 @@ std::string Coordinator::answer_to(const wire::Resize& resize) const {
                                      workers_.begin(), workers_.end(), [](auto& entry) { return entry.second.ended; }));
   auto text = fmt::format("job '{}' will have {} worker{}; it has {} now", options_.job, resize.workers,
                           resize.workers == 1 ? "" : "s", view_.size());
-  if (!agent_ && there < resize.workers)
+  if (!has_agents() && there < resize.workers)
     text += fmt::format(", and nobody starts more ('pliant run --attach {}' does)", options_.job);
   return text;
 }
@@ -283,7 +285,7 @@ Letters Coordinator::act() {
   lower_wanted();
   tell_over();
   plan();
-  tell_agent();
+  tell_agents();
   start_workers();
   return std::exchange(outbox_, {});
 }

@@ -35,7 +35,9 @@
 // Workers are started while fewer than wanted are there or on their way; every missing restart stands for one that is
 // not replaced. Members count until a view without them is reported. Ids are never used twice.
 //
-// An agent says AgentHello twice: first of all, and again when it has named the workers it already has (Started).
+// There is one agent per host. Each says AgentHello twice: first of all, and again when it has named the workers it
+// already has (Started). Workers are started on the host that came first of those that have a free slot. What an agent
+// or a kernel says of an end is proof, and is passed on to members on other hosts (Dead).
 #pragma once
 
 #include <cstdint>
@@ -101,8 +103,9 @@ class Coordinator {
   struct Worker {
     Link link = 0;  // 0: not connected
     wire::Member self;
+    std::string host;      // whose agent started it
     std::string layout;
-    bool named = false;    // by the agent that is there now
+    bool named = false;    // by its agent that is there now
     bool joined = false;   // at least once
     bool ready = false;    // to be taken in
     bool served = false;   // was a member
@@ -111,6 +114,16 @@ class Coordinator {
     bool counted = false;  // its end has had its consequences
     bool left = false;     // it ended in good order, and wanted is still to be lowered
     bool told = false;     // that the job is over
+  };
+
+  /// The agent of a host.
+  struct Agent {
+    Link link = 0;  // 0: it is gone
+    std::uint64_t order = 0;
+    std::uint32_t slots = 0;
+    bool complete = false;  // it has named all its workers
+    bool told_over = false;
+    std::optional<std::tuple<std::uint64_t, std::uint32_t, std::uint32_t>> knows;  // view, wanted, spare
   };
 
   // Events, by message.
@@ -143,7 +156,8 @@ class Coordinator {
   void plan();
   void start_workers();
   void tell_over();
-  void tell_agent();
+  void tell_agents();
+  void tell_of_death(std::uint64_t id);
   void lower_wanted();
 
   static bool is_there(const Worker& worker) { return worker.link && !worker.ended; }
@@ -157,6 +171,11 @@ class Coordinator {
   std::uint32_t needed_to_form() const;
   std::optional<std::uint64_t> worker_at(Link link) const;
   std::string answer_to(const wire::Resize& resize) const;
+  std::pair<const std::string, Agent>* agent_at(Link link);
+  const Agent* agent_of(const Worker& worker) const;
+  std::pair<const std::string, Agent>* agent_with_room();
+  bool has_agents() const;
+  void send_to_agents(const wire::Message& message);
   void send(Link link, wire::Message message);
   void send_to(std::uint64_t id, wire::Message message);
 
@@ -180,10 +199,7 @@ class Coordinator {
   std::set<std::uint64_t> promised_;
   std::optional<wire::Plan> plan_;
 
-  Link agent_ = 0;
-  bool agent_complete_ = false;  // it has named all its workers
-  bool agent_told_over_ = false;
-  std::optional<std::tuple<std::uint64_t, std::uint32_t, std::uint32_t>> agent_knows_;  // view, wanted, spare
+  std::map<std::string, Agent> agents_;  // by host; all that were ever there
 };
 
 }  // namespace pliant::membership

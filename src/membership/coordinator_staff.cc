@@ -1,4 +1,4 @@
-// The coordinator's second half: workers that end, and the agent that starts them.
+// The coordinator's second half: workers that end, and the agents that start them.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -23,11 +23,11 @@ void Coordinator::on(Link link, const wire::Bye&) {
 }
 
 Letters Coordinator::on_closed(Link link) {
-  if (link == agent_) {
-    agent_ = 0;
+  if (auto* agent = agent_at(link)) {
+    agent->second.link = 0;
     // Nobody will say how they ended.
     for (auto& [id, worker] : workers_)
-      if (worker.ended) count(worker, false);
+      if (worker.ended && worker.host == agent->first) count(worker, false);
   } else if (auto id = worker_at(link)) {
     workers_[*id].link = 0;
   }
@@ -37,19 +37,23 @@ Letters Coordinator::on_closed(Link link) {
 Letters Coordinator::on_gone(std::uint64_t id) {
   if (auto at = workers_.find(id); at != workers_.end() && !at->second.ended) {
     at->second.ended = true;
+    tell_of_death(id);
     // The agent will say how; but not if it never knew this one.
-    if (!agent_ || (agent_complete_ && !at->second.named)) count(at->second, false);
+    const auto* agent = agent_of(at->second);
+    if (!agent || (agent->complete && !at->second.named)) count(at->second, false);
   }
   return act();
 }
 
 void Coordinator::on(Link link, const wire::Ended& ended) {
-  if (link != agent_) return;
+  const auto* agent = agent_at(link);
+  if (!agent) return;
   auto& worker = workers_[ended.id];
-  worker.ended = true;
+  worker.host = agent->first;
+  if (!std::exchange(worker.ended, true)) tell_of_death(ended.id);
   next_id_ = std::max(next_id_, ended.id + 1);
   count(worker, ended.good != 0);
-  send(agent_, wire::Parted{ended.id, static_cast<std::uint8_t>(worker.goodbye)});
+  send(link, wire::Parted{ended.id, static_cast<std::uint8_t>(worker.goodbye)});
   if (formed() || !hopeless_.empty()) return;
   auto left = std::count_if(workers_.begin(), workers_.end(), [](const auto& entry) { return !entry.second.ended; });
   if (static_cast<std::uint32_t>(left) >= needed_to_form()) return;
@@ -81,34 +85,76 @@ void Coordinator::tell_over() {
       send(worker.link, wire::Over{});
   bool good = std::any_of(view_.members.begin(), view_.members.end(),
                           [&](const auto& member) { return workers_.at(member.id).goodbye; });
-  if (good && agent_ && !std::exchange(agent_told_over_, true)) send(agent_, wire::Over{});
+  for (auto& [host, agent] : agents_)
+    if (good && agent.link && !std::exchange(agent.told_over, true)) send(agent.link, wire::Over{});
 }
 
-// ---- the agent ----
+/// Members of other hosts cannot see it.
+void Coordinator::tell_of_death(std::uint64_t id) {
+  const auto& dead = workers_.at(id).self;
+  for (const auto& member : view_.members)
+    if (member.id != id && member.host != dead.host) send_to(member.id, wire::Dead{id});
+}
+
+// ---- the agents ----
+
+std::pair<const std::string, Coordinator::Agent>* Coordinator::agent_at(Link link) {
+  auto at = std::ranges::find_if(agents_, [&](const auto& entry) { return link && entry.second.link == link; });
+  return at == agents_.end() ? nullptr : &*at;
+}
+
+const Coordinator::Agent* Coordinator::agent_of(const Worker& worker) const {
+  auto at = agents_.find(worker.host);
+  return at == agents_.end() || !at->second.link ? nullptr : &at->second;
+}
+
+bool Coordinator::has_agents() const {
+  return std::ranges::any_of(agents_, [](const auto& entry) { return entry.second.link != 0; });
+}
+
+/// The first that came, of those who can start another worker.
+std::pair<const std::string, Coordinator::Agent>* Coordinator::agent_with_room() {
+  std::pair<const std::string, Agent>* first = nullptr;
+  for (auto& entry : agents_) {
+    const auto& [host, agent] = entry;
+    if (!agent.link || !agent.complete || (first && first->second.order < agent.order)) continue;
+    auto taken = std::ranges::count_if(
+        workers_, [&](const auto& known) { return known.second.host == host && !known.second.ended; });
+    if (agent.slots == 0 || taken < std::int64_t{agent.slots}) first = &entry;
+  }
+  return first;
+}
+
+void Coordinator::send_to_agents(const wire::Message& message) {
+  for (const auto& [host, agent] : agents_) send(agent.link, message);
+}
 
 void Coordinator::on(Link link, const wire::AgentHello& hello) {
   if (hello.job != options_.job)
     return send(link, wire::Refusal{fmt::format("this is job '{}', not '{}'", options_.job, hello.job)});
-  if (link != agent_) {
-    agent_ = link;
-    agent_complete_ = agent_told_over_ = false;
-    agent_knows_.reset();
-    for (auto& [id, worker] : workers_) worker.named = false;
+  auto& agent = agents_[hello.host];
+  auto is_its = [&](const Worker& worker) { return worker.host == hello.host; };
+  if (link != agent.link) {
+    agent = {link, agent.order ? agent.order : agents_.size(), hello.slots, false, false, std::nullopt};
+    for (auto& [id, worker] : workers_)
+      if (is_its(worker)) worker.named = false;
     return;
   }
-  agent_complete_ = true;
+  agent.complete = true;
   for (auto& [id, worker] : workers_)
-    if (worker.ended && !worker.named) count(worker, false);
+    if (is_its(worker) && worker.ended && !worker.named) count(worker, false);
   // What was asked of the agent before, and did not happen, will not.
   std::erase_if(workers_, [&](const auto& entry) {
     const auto& worker = entry.second;
-    return !worker.named && !worker.joined && !worker.ended && !in_view(entry.first);
+    return is_its(worker) && !worker.named && !worker.joined && !worker.ended && !in_view(entry.first);
   });
 }
 
 void Coordinator::on(Link link, const wire::Started& started) {
-  if (link != agent_) return;
+  const auto* agent = agent_at(link);
+  if (!agent) return;
   auto& worker = workers_[started.id];
+  worker.host = agent->first;
   worker.named = true;
   if (!worker.joined) worker.self.pid = started.pid;
   next_id_ = std::max(next_id_, started.id + 1);
@@ -120,18 +166,18 @@ void Coordinator::on(Link link, const wire::Progress& progress) {
   // All members say the same; the first of them that is connected is heard.
   for (const auto& member : view_.members) {
     if (!workers_.at(member.id).link) continue;
-    if (member.id == *id) send(agent_, progress);
+    if (member.id == *id) send_to_agents(progress);
     return;
   }
 }
 
 void Coordinator::on(Link link, const wire::Complaint& complaint) {
   if (auto id = worker_at(link))
-    send(agent_, wire::Complaint{complaint.id, fmt::format("worker {} said: {}", *id, complaint.reason)});
+    send_to_agents(wire::Complaint{complaint.id, fmt::format("worker {} said: {}", *id, complaint.reason)});
 }
 
 void Coordinator::start_workers() {
-  if (!agent_ || !agent_complete_ || over() || !hopeless_.empty()) return;
+  if (over() || !hopeless_.empty()) return;
   auto there = static_cast<std::int64_t>(workers_.size());  // before the first view nobody is replaced
   if (formed()) {
     // Whoever left in good order is not to be replaced: wait for the word on those who have ended.
@@ -141,17 +187,21 @@ void Coordinator::start_workers() {
     }
   }
   for (auto missing = std::int64_t{wanted_} + std::min(restarts_, 0) - there; missing > 0; --missing) {
-    workers_[next_id_].self.id = next_id_;
-    send(agent_, wire::Start{next_id_++});
+    auto* agent = agent_with_room();
+    if (!agent) return;
+    auto& worker = workers_[next_id_];
+    worker.self.id = next_id_;
+    worker.host = agent->first;
+    send(agent->second.link, wire::Start{next_id_++});
   }
 }
 
-void Coordinator::tell_agent() {
-  if (!agent_ || !agent_complete_) return;
+void Coordinator::tell_agents() {
   auto now = memory();
   auto news = std::tuple(view_.hash(), now.wanted, now.spare);
-  if (std::exchange(agent_knows_, news) == news) return;
-  send(agent_, wire::JobState{notice_of(view_), now.wanted, now.spare});
+  for (auto& [host, agent] : agents_)
+    if (agent.link && agent.complete && std::exchange(agent.knows, news) != news)
+      send(agent.link, wire::JobState{notice_of(view_), now.wanted, now.spare});
 }
 
 }  // namespace pliant::membership

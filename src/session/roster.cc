@@ -77,7 +77,9 @@ wire::Join Roster::introduction() const {
           options_.build,
           layout_,
           membership::notice_of(outside_ ? View{} : member_->view()),
-          step_};
+          step_,
+          self.host,
+          self.endpoint};
 }
 
 // ---- on the mesh's thread ----

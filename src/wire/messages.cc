@@ -24,7 +24,7 @@ void visit(Fields& f, ViewNotice& m) {
 template <class Fields>
 void visit(Fields& f, Join& m) {
   f(m.job, kMaxName), f(m.id), f(m.pid), f(m.address, kMaxName), f(m.cpu_level), f(m.build, kMaxName);
-  f(m.layout, kMaxName), visit(f, m.view), f(m.step);
+  f(m.layout, kMaxName), visit(f, m.view), f(m.step), f(m.host, kMaxName), f(m.endpoint, kMaxName);
 }
 template <class Fields>
 void visit(Fields& f, Ready& m) {
@@ -67,7 +67,7 @@ void visit(Fields& f, Answer& m) {
 }
 template <class Fields>
 void visit(Fields& f, AgentHello& m) {
-  f(m.job, kMaxName);
+  f(m.job, kMaxName), f(m.host, kMaxName), f(m.slots);
 }
 template <class Fields>
 void visit(Fields& f, Start& m) {

@@ -54,6 +54,8 @@ struct Join {
   std::string layout;  ///< of the shared state, in words; empty until the worker's loop begins
   ViewNotice view;     ///< the newest that this worker adopted
   std::uint64_t step = 0;
+  std::string host{};      ///< see Member
+  std::string endpoint{};  ///< see Member
 };
 
 /// worker -> coordinator: my loop begins (or I was detached): take me in.
@@ -120,6 +122,8 @@ struct Answer {
 /// agent -> coordinator, first message.
 struct AgentHello {
   std::string job;
+  std::string host{};       ///< where it starts workers; there is one agent per host
+  std::uint32_t slots = 0;  ///< how many it can have at a time; 0: as many as are asked for
 };
 /// coordinator -> agent.
 struct Start {

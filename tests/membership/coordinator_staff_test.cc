@@ -243,5 +243,93 @@ TEST_F(CoordinatorTest, MemoryIsEnoughToGoOn) {
   EXPECT_TRUE(machine_->memory() == memory);
 }
 
+// ---- several hosts ----
+
+class HostsTest : public CoordinatorTest {
+ protected:
+  static constexpr Link kFirst = 2000, kSecond = 2001;
+
+  /// An agent without workers, as all are at a job's start.
+  void agent(Link link, const std::string& host, std::uint32_t slots) {
+    say(link, wire::AgentHello{"job", host, slots});
+    say(link, wire::AgentHello{"job", host, slots});
+  }
+  Ids started_at(Link link) const {
+    Ids ids;
+    for (const auto& start : sent<wire::Start>(link)) ids.push_back(start.id);
+    return ids;
+  }
+  void join_from(std::uint64_t id, const std::string& host) {
+    auto request = join_of(id);
+    request.host = host;
+    join(request);
+  }
+  /// Workers 0 and 1 on host a, 2 on host b.
+  void make_running_on_two() {
+    make({.wanted = 3});
+    agent(kFirst, "a", 2);
+    agent(kSecond, "b", 2);
+    for (std::uint64_t id : {0, 1}) say(kFirst, wire::Started{id, static_cast<int>(100 + id)});
+    say(kSecond, wire::Started{2, 102});
+    for (std::uint64_t id : {0, 1}) join_from(id, "a");
+    join_from(2, "b");
+    ASSERT_TRUE(machine_->formed());
+  }
+};
+
+TEST_F(HostsTest, SlotsAreFilledInTheOrderOfAgents) {
+  make({.wanted = 3});
+  agent(kFirst, "z", 2);
+  EXPECT_EQ(started_at(kFirst), (Ids{0, 1}));
+  agent(kSecond, "a", 2);
+  EXPECT_EQ(started_at(kSecond), (Ids{2}));
+  resize(4);
+  EXPECT_EQ(started_at(kSecond), (Ids{3}));
+  resize(5);  // nobody has room
+  EXPECT_TRUE(started_at(kFirst).empty() && started_at(kSecond).empty());
+}
+
+TEST_F(HostsTest, AReplacementGoesWhereThereIsRoom) {
+  make_running_on_two();
+  say(kFirst, wire::Ended{0, 0, "killed by signal 9"});
+  auto after = view_of(2, 2, {1, 2});
+  after.members[0].host = "a", after.members[1].host = "b";
+  adopt(after, 1);
+  EXPECT_EQ(started_at(kFirst), (Ids{3}));
+}
+
+TEST_F(HostsTest, ADeathIsToldToMembersOnOtherHosts) {
+  make_running_on_two();
+  say(kFirst, wire::Ended{0, 0, "killed by signal 9"});
+  EXPECT_EQ(workers_sent<wire::Dead>(), (Ids{2}));
+  EXPECT_EQ(sent_to_worker<wire::Dead>(2).at(0).id, 0U);
+  say(kFirst, wire::Ended{0, 0, "again"});
+  EXPECT_TRUE(workers_sent<wire::Dead>().empty());
+}
+
+TEST_F(HostsTest, AnAgentThatIsGoneGetsNothingToDo) {
+  make_running_on_two();
+  out_ = machine_->on_closed(kSecond);
+  resize(4);
+  EXPECT_TRUE(started_at(kSecond).empty());
+  agent(3000, "b", 2);
+  EXPECT_EQ(started_at(3000), (Ids{3}));
+}
+
+TEST_F(HostsTest, AnAgentOfOneHostSaysNothingOfWorkersOfAnother) {
+  make_running_on_two();
+  out_ = machine_->on_closed(kFirst);
+  agent(3000, "a", 2);  // it names nobody: its workers are in the view and stay; those of host b are not its affair
+  EXPECT_TRUE(started_at(3000).empty());
+  EXPECT_EQ(machine_->view().size(), 3);
+}
+
+TEST_F(HostsTest, EveryAgentHearsHowTheJobIs) {
+  make_running_on_two();
+  resize(4);
+  EXPECT_EQ(sent<wire::JobState>(kFirst).at(0).wanted, 4U);
+  EXPECT_EQ(sent<wire::JobState>(kSecond).at(0).wanted, 4U);
+}
+
 }  // namespace
 }  // namespace pliant::membership
