@@ -181,7 +181,7 @@ CrossingPtr Bridge::open(const CrossingKey& key, std::vector<Leg> legs, const st
     crossing->result = result;
     crossing->keep = std::move(keep);
     for (const auto& leg : crossing->legs)
-      if (!leg.final_here) crossing->expected[leg.stripe] = leg.piece;
+      if (!leg.final_here) crossing->expected[leg.number] = leg.piece;
   }
   for (const auto& leg : crossing->legs) {
     if (leg.final_here) continue;
@@ -196,7 +196,7 @@ void Bridge::send_leg(const Crossing& crossing, const Leg& leg, Kind kind, int h
   frame.name = crossing.key.name;
   frame.use = crossing.key.use;
   frame.value = crossing.key.chunk;
-  frame.index = static_cast<std::uint32_t>(leg.stripe);
+  frame.index = leg.number;
   frame.number = crossing.own_weight;
   frame.slot = static_cast<std::uint16_t>(crossing.own_contributors);
   auto to = team_.members[static_cast<std::size_t>(carrier(leg.stripe, host, topology_))].id;
@@ -223,8 +223,8 @@ std::unique_ptr<std::byte[]> Bridge::take_buffer() {
 bool Bridge::collect(Crossing& crossing) {
   std::lock_guard lock(crossing.mutex);
   for (auto& partial : crossing.arrived) {
-    auto leg = std::ranges::lower_bound(crossing.legs, partial.stripe, {}, &Leg::stripe);
-    if (leg != crossing.legs.end() && leg->stripe == partial.stripe && leg->final_here)
+    auto leg = std::ranges::lower_bound(crossing.legs, partial.leg, {}, &Leg::number);
+    if (leg != crossing.legs.end() && leg->number == partial.leg && leg->final_here)
       leg->partials.push_back(std::move(partial));
   }
   crossing.arrived.clear();
@@ -251,7 +251,7 @@ std::byte* Bridge::place_for_partial(int rank, std::uint64_t from, const FrameHe
   std::lock_guard lock(crossing->mutex);
   auto& partial = crossing->begun[{from, header.index}];
   partial.host = topology_.host_of[static_cast<std::size_t>(rank)];
-  partial.stripe = header.index;
+  partial.leg = header.index;
   partial.weight = header.number;
   partial.contributors = header.slot;
   partial.size = header.bytes;

@@ -35,18 +35,19 @@ struct CrossingKey {
   auto operator<=>(const CrossingKey&) const = default;
 };
 
-/// What a host has contributed to a stripe.
+/// What a host has contributed to a leg.
 struct Partial {
   int host = 0;
-  std::size_t stripe = 0;
-  double weight = 0;  ///< of all its ranks
+  std::uint32_t leg = 0;  ///< its number
+  double weight = 0;      ///< of all its ranks
   std::size_t contributors = 0;
   std::unique_ptr<std::byte[]> bytes;
   std::size_t size = 0;  ///< 0 if there are none
 };
 
-/// A stripe, or the part of it that a reduction covers, which this rank carries.
+/// A stripe that this rank carries, or a part of it: what a reduction covers, and what fits into a frame.
 struct Leg {
+  std::uint32_t number = 0;  ///< the page of the region that it begins in
   std::size_t stripe = 0;
   Piece piece;
   bool final_here = false;
@@ -57,18 +58,18 @@ struct Leg {
 /// The stripes of one chunk that this rank carries. The engine's, except what is guarded by `mutex`.
 struct Crossing {
   CrossingKey key;
-  std::vector<Leg> legs;             ///< ascending by stripe
+  std::vector<Leg> legs;             ///< ascending by number
   const std::byte* given = nullptr;  ///< what this host's ranks gave, where `result` has what all gave
   double own_weight = 0;
   std::size_t own_contributors = 0;
 
   std::mutex mutex;
-  std::byte* result = nullptr;                                     ///< guarded by mutex; nullptr until it is opened
-  std::shared_ptr<const void> keep;                                ///< guarded by mutex
-  std::map<std::size_t, Piece> expected;                           ///< guarded by mutex; finals by stripe
-  std::map<std::pair<std::uint64_t, std::size_t>, Partial> begun;  ///< guarded by mutex; by sender and stripe
-  std::vector<Partial> arrived;                                    ///< guarded by mutex; not looked at yet
-  std::map<std::size_t, int> complete;                             ///< guarded by mutex; partials by stripe
+  std::byte* result = nullptr;                                       ///< guarded by mutex; nullptr until it is opened
+  std::shared_ptr<const void> keep;                                  ///< guarded by mutex
+  std::map<std::uint32_t, Piece> expected;                           ///< guarded by mutex; finals by leg
+  std::map<std::pair<std::uint64_t, std::uint32_t>, Partial> begun;  ///< guarded by mutex; by sender and leg
+  std::vector<Partial> arrived;                                      ///< guarded by mutex; not looked at yet
+  std::map<std::uint32_t, int> complete;                             ///< guarded by mutex; partials by leg
 };
 using CrossingPtr = std::shared_ptr<Crossing>;  // shared: by the engine and the streams' thread
 

@@ -73,9 +73,9 @@ class Work final : public Operation {
   std::byte* out_ = nullptr;
   bool measure_ = false;
   bool confirmed_later_ = false;
-  std::deque<CrossingPtr> crossings_;  // in order of chunks; guarded by Engine::work_mutex_
-  std::uint64_t crossing_ = 0;         // chunks that began to cross
-  bool everywhere_ = false;            // all ranks have reduced it
+  std::vector<CrossingPtr> crossings_;  // in order of chunks; guarded by Engine::work_mutex_
+  std::uint64_t crossing_ = 0;          // chunks that began to cross
+  bool everywhere_ = false;             // all ranks have reduced it
   // How far this rank is, in chunks of this use; guarded by Engine::work_mutex_.
   std::uint64_t copied_in_ = 0, reduced_ = 0, copied_out_ = 0;
   int seen_ = 0;  // ranks below this one are known to have what the next action needs

@@ -160,7 +160,11 @@ void Engine::begin_crossing(Work& work, std::uint64_t chunk, std::size_t begin, 
   int here = topology_.host_of[team_.rank];
   for (const auto& piece : pieces_of(stripes, topology_.place_of[team_.rank], begin, end, true)) {
     auto stripe = piece.begin / stripes.stripe;
-    legs.push_back({stripe, piece, final_host(stripe, topology_) == here, false, {}});
+    bool final_here = final_host(stripe, topology_) == here;
+    for (auto at = piece.begin; at < piece.end; at += FrameHeader::kMostBytes) {
+      Piece part{at, std::min<std::size_t>(piece.end, at + FrameHeader::kMostBytes)};
+      legs.push_back({static_cast<std::uint32_t>(at / kPage), stripe, part, final_here, false, {}});
+    }
   }
   const auto* given = neighbours_.size() == 1 ? channel.region->input() : result;
   work.crossings_.push_back(bridge_->open({channel.hash, work.use_, chunk}, std::move(legs), given, result,
@@ -217,7 +221,7 @@ bool Engine::cross(Work& work, Crossing& crossing) {
 bool Engine::crossed(Work& work) {
   if (work.crossings_.empty() || !cross(work, *work.crossings_.front())) return false;
   bridge_->close(*work.crossings_.front());
-  work.crossings_.pop_front();
+  work.crossings_.erase(work.crossings_.begin());
   return true;
 }
 

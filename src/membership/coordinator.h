@@ -103,7 +103,7 @@ class Coordinator {
   struct Worker {
     Link link = 0;  // 0: not connected
     wire::Member self;
-    std::string host;      // whose agent started it
+    std::string host;  // whose agent started it
     std::string layout;
     bool named = false;    // by its agent that is there now
     bool joined = false;   // at least once

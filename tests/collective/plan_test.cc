@@ -45,6 +45,36 @@ TEST(Plan, LargeResultsAreSharedEvenly) {
   }
 }
 
+TEST(Plan, HostsAreInTheOrderOfTheirFirstRank) {
+  auto topology = topology_of({"b", "a", "b", "c", "a"});
+  EXPECT_EQ(topology.hosts, (std::vector<std::vector<int>>{{0, 2}, {1, 4}, {3}}));
+  EXPECT_EQ(topology.host_of, (std::vector<int>{0, 1, 0, 2, 1}));
+  EXPECT_EQ(topology.place_of, (std::vector<int>{0, 0, 1, 0, 1}));
+  EXPECT_EQ(topology.widest(), 2);
+}
+
+TEST(Plan, EveryRankFinalisesItsShareOfAStripedResult) {
+  auto topology = topology_of({"a", "a", "b", "b"});
+  std::vector<int> finalised(4);
+  for (std::size_t stripe = 0; stripe < 400; ++stripe)
+    ++finalised[static_cast<std::size_t>(carrier(stripe, final_host(stripe, topology), topology))];
+  EXPECT_EQ(finalised, (std::vector<int>{100, 100, 100, 100}));
+}
+
+TEST(Plan, AllHostsHaveTheSameStripesHoweverManyRanksTheyHave) {
+  for (std::size_t bytes : {1UL, 70'000UL, 3UL << 20, 100UL << 20}) {
+    auto narrow = stripes_for(bytes, 1, 3 * 4), wide = stripes_for(bytes, 4, 3 * 4);
+    EXPECT_EQ(narrow.stripe, wide.stripe);
+    EXPECT_EQ(narrow.bytes, wide.bytes);
+  }
+}
+
+TEST(Plan, PiecesApartAreStripes) {
+  auto stripes = stripes_for(1 << 20, 1, 4);
+  EXPECT_EQ(pieces_of(stripes, 0, 0, 1 << 20).size(), 1U);
+  EXPECT_EQ(pieces_of(stripes, 0, 0, 1 << 20, true).size(), stripes.count());
+}
+
 TEST(Plan, ARingCoversTheMessage) {
   for (std::size_t bytes : {1UL, 4096UL, 300'000UL, 10UL << 20})
     for (int ranks : {1, 2, 9, 100}) {
