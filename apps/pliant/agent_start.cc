@@ -16,13 +16,22 @@ namespace {
 
 constexpr std::size_t kMostAccusations = 4096;
 
-WorkerSetOptions worker_options(const RunOptions& options, const JobRecord& record,
+WorkerSetOptions worker_options(const RunOptions& options, const JobRecord& record, const std::string& dir,
                                 std::vector<std::string> environment) {
   const auto& plan = record.plan;
   auto workers = static_cast<int>(plan.wanted);
-  WorkerEnv env{record.name, plan.coordinator, workers, plan.threads, plan.seed, plan.env};
+  WorkerEnv env{record.name, plan.coordinator, workers,          plan.threads,
+                plan.seed,   plan.env,         secret_file(dir), plan.interface_name};
+  if (!plan.hosts.empty()) env.coordinator = "tcp:" + plan.endpoint;
   if (env.threads <= 0) env.threads = std::max(1, usable_cores() / workers);
-  return {record.program, record.argv, std::move(environment), env, record.output_dir, options.output};
+  return {record.program, record.argv, std::move(environment), env, record.output_dir, options.output,
+          plan.hosts,     plan.via};
+}
+
+std::uint32_t slots_of(const JobPlan& plan) {
+  std::uint32_t slots = 0;
+  for (const auto& host : plan.hosts) slots += host.slots;
+  return slots;
 }
 
 }  // namespace
@@ -34,7 +43,8 @@ Agent::Agent(const RunOptions& options, JobRecord record, JobDir dir, std::vecto
       started_(clock_.now()),
       console_(STDOUT_FILENO, STDERR_FILENO),
       reporter_(console_, options_.status, dir_.path()),
-      workers_(loop_, console_, worker_options(options_, record_, std::move(environment)), [this] { reap(); }),
+      workers_(loop_, console_, worker_options(options_, record_, dir_.path(), std::move(environment)),
+               [this] { reap(); }),
       attached_(!record_.workers.empty()) {
   state_.wanted = record_.plan.wanted;
 }
@@ -103,14 +113,15 @@ int Agent::abandon(const Error& error) {
 
 /// The second hello says that this is all.
 void Agent::introduce() {
-  keeper_->send(wire::AgentHello{record_.name});
+  wire::AgentHello hello{record_.name, "", slots_of(record_.plan)};
+  keeper_->send(hello);
   for (auto& worker : workers_.all()) {
     if (worker.process.running())
       keeper_->send(wire::Started{worker.id, worker.process.id().pid});
     else if (!worker.reported)
       tell_end(worker);
   }
-  keeper_->send(wire::AgentHello{record_.name});
+  keeper_->send(hello);
 }
 
 void Agent::tell_end(Worker& worker) {
@@ -144,7 +155,7 @@ void Agent::start_worker(std::uint64_t id) {
   auto started = workers_.start(id);
   if (started.ok()) {
     const auto& worker = *started.value();
-    record_.workers.push_back({worker.process.id(), worker.out, worker.err, id});
+    record_.workers.push_back({worker.process.id(), worker.out, worker.err, id, worker.host});
     write_record_soon();
     keeper_->send(wire::Started{id, worker.process.id().pid});
     events_.note("started", id, fmt::format("process {}", worker.process.id().pid));

@@ -50,30 +50,30 @@ CoordinatorKeeper::~CoordinatorKeeper() {
 }
 
 void CoordinatorKeeper::tick() {
-  if (socket_ && !outbox_.flush(socket_)) disconnect();
-  if (hopeless_ || socket_ || connect() || child_) return;
+  if (line_ && !outbox_.flush(line_)) disconnect();
+  if (hopeless_ || line_ || connect() || child_) return;
   start_child();
 }
 
 bool CoordinatorKeeper::connect() {
   auto socket = net::connect_to(address_);
   if (!socket.ok()) return false;
-  socket_ = std::move(socket).value();
-  loop_.watch(socket_.get(), [this] { read(); });
+  line_ = net::Line::local(std::move(socket).value());
+  loop_.watch(line_.fd(), [this] { read(); });
   events_.on_connected();
   return true;
 }
 
 void CoordinatorKeeper::disconnect() {
-  if (!socket_) return;
-  loop_.unwatch(socket_.get());
-  socket_.reset();
+  if (!line_) return;
+  loop_.unwatch(line_.fd());
+  line_.close();
   outbox_.clear();
 }
 
 void CoordinatorKeeper::read() {
-  while (socket_) {
-    auto received = net::receive(socket_);
+  while (line_) {
+    auto received = line_.receive();
     if (!received.ok()) {
       log::debug("agent: lost the coordinator: {}", received.error().message);
       return disconnect();
@@ -84,9 +84,9 @@ void CoordinatorKeeper::read() {
 }
 
 bool CoordinatorKeeper::send(const wire::Message& message) {
-  if (!socket_) return false;
+  if (!line_) return false;
   outbox_.push(message);
-  if (outbox_.flush(socket_)) return true;
+  if (outbox_.flush(line_)) return true;
   disconnect();
   return false;
 }

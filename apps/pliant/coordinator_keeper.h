@@ -44,7 +44,7 @@ class CoordinatorKeeper {
   CoordinatorKeeper(const CoordinatorKeeper&) = delete;
   CoordinatorKeeper& operator=(const CoordinatorKeeper&) = delete;
 
-  bool connected() const { return static_cast<bool>(socket_); }
+  bool connected() const { return static_cast<bool>(line_); }
   /// False if there is no connection; the message is lost then.
   bool send(const wire::Message& message);
   /// Takes in all that has arrived by now.
@@ -69,7 +69,7 @@ class CoordinatorKeeper {
   const rlimit files_;
   const KeeperEvents events_;
   net::Loop::Timer timer_;
-  Fd socket_;
+  net::Line line_;
   Outbox outbox_;
   std::optional<WatchedProcess> child_;
   std::deque<Nanos> deaths_;

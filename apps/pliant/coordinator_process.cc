@@ -17,6 +17,7 @@
 #include "apps/pliant/coordinator_server.h"
 #include "apps/pliant/job_dir.h"
 #include "base/log.h"
+#include "net/tcp.h"
 
 namespace pliant::cli {
 namespace {
@@ -36,6 +37,7 @@ class CoordinatorProcess {
 
  private:
   Result<Fd> listen() const;
+  Status open_to_others();
   void watch_signals();
   void remember(const membership::Memory& memory) const;
   bool is_agent(pid_t pid) const;
@@ -76,9 +78,23 @@ Status CoordinatorProcess::start() {
   events.is_agent = [this](pid_t pid) { return is_agent(pid); };
   events.remember = [this](const membership::Memory& now) { remember(now); };
   server_.emplace(loop_, std::move(listener).value(), options_of(job_.record), memory, std::move(events), chronicle_);
+  PLIANT_TRY(open_to_others());
   for (const auto& worker : job_.record.workers)
     if (alive(worker.process)) server_->know(worker.id, worker.process.pid);
   loop_.every(kLook, [this] { look_around(); });
+  return {};
+}
+
+/// At the port that the job was given when it began, so that workers find the next coordinator where this one was.
+Status CoordinatorProcess::open_to_others() {
+  if (job_.record.plan.hosts.empty()) return {};
+  auto endpoint = net::parse_endpoint(job_.record.plan.endpoint);
+  if (!endpoint.ok()) return endpoint.error();
+  auto secret = net::Secret::from_file(secret_file(job_.dir));
+  if (!secret.ok()) return secret.error();
+  auto listener = net::tcp_listen(endpoint.value().address, {endpoint.value().port, endpoint.value().port});
+  if (!listener.ok()) return listener.error();
+  server_->open_to_others(std::move(listener.value().socket), secret.value());
   return {};
 }
 

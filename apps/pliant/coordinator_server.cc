@@ -47,7 +47,7 @@ CoordinatorServer::~CoordinatorServer() {
   loop_.cancel(timer_);
   if (flusher_) loop_.cancel(*flusher_);
   loop_.unwatch(listener_.get());
-  for (const auto& [link, connection] : connections_) loop_.unwatch(connection.socket.get());
+  for (const auto& [link, connection] : connections_) loop_.unwatch(connection.line.fd());
   for (const auto& [id, watch] : watched_) loop_.unwatch(watch.pidfd.get());
 }
 
@@ -71,14 +71,37 @@ void CoordinatorServer::accept_all() {
       return;
     }
     if (!peer.value()) return;
-    make_room();
-    auto link = next_link_++;
-    auto& connection = connections_[link];
-    connection.socket = std::move(peer.value()->socket);
+    Connection connection;
+    connection.line = net::Line::local(std::move(peer.value()->socket));
     connection.pid = peer.value()->pid;
-    connection.since = clock_.now();
-    loop_.watch(connection.socket.get(), [this, link] { read_from(link); });
+    add_connection(std::move(connection));
   }
+}
+
+void CoordinatorServer::add_connection(Connection connection) {
+  make_room();
+  auto link = next_link_++;
+  auto& added = connections_[link] = std::move(connection);
+  added.since = clock_.now();
+  loop_.watch(added.line.fd(), [this, link] { read_from(link); });
+  read_from(link);  // something may have come with the handshake
+}
+
+void CoordinatorServer::open_to_others(Fd listener, const net::Secret& secret) {
+  net::GateOptions options;
+  options.objection = [](const net::Introduction& who) {
+    return who.purpose == net::Purpose::coordinator ? "" : "a call for somebody else";
+  };
+  gate_ = std::make_unique<net::Gate>(
+      loop_, std::move(listener), secret, coordinator_.job(), [this](net::Guest guest) { admit(std::move(guest)); },
+      std::move(options));
+}
+
+void CoordinatorServer::admit(net::Guest guest) {
+  Connection connection;
+  connection.line = net::Line::remote(std::move(guest.socket), std::move(guest.rest));
+  connection.remote = guest.who;
+  add_connection(std::move(connection));
 }
 
 /// Of too many connections without a place, the oldest stranger goes, or the oldest of all.
@@ -113,7 +136,7 @@ void CoordinatorServer::read_from(Link link) {
   for (int i = 0; i < kAtOnce; ++i) {
     auto at = connections_.find(link);
     if (at == connections_.end()) return;
-    auto received = net::receive(at->second.socket);
+    auto received = at->second.line.receive();
     if (!received.ok()) {
       if (received.error().code == Code::protocol) {
         ++refused_;
@@ -140,7 +163,7 @@ void CoordinatorServer::on_message(Link link, const wire::Message& message) {
 
 void CoordinatorServer::on_hello(Link link, const wire::AgentHello& hello) {
   auto& connection = connections_.at(link);
-  if (!events_.is_agent(connection.pid))
+  if (connection.remote || !events_.is_agent(connection.pid))
     return refuse(link, fmt::format("process {} is not the agent of this job", connection.pid));
   if (!std::exchange(connection.agent, true)) chronicle_.agent_came(connection.pid);
   deliver(coordinator_.on_message(link, hello));
@@ -149,6 +172,7 @@ void CoordinatorServer::on_hello(Link link, const wire::AgentHello& hello) {
 // ---- workers and their processes ----
 
 std::optional<std::uint64_t> CoordinatorServer::owner_of(pid_t pid) const {
+  if (pid == 0) return std::nullopt;
   for (auto ancestor : ancestry_of(pid))
     for (const auto& [id, process] : processes_)
       if (process == ancestor) return id;
@@ -158,6 +182,10 @@ std::optional<std::uint64_t> CoordinatorServer::owner_of(pid_t pid) const {
 void CoordinatorServer::on_join(Link link, const wire::Join& join) {
   auto& connection = connections_.at(link);
   if (connection.placed()) return refuse(link, "this connection has joined already");
+  if (connection.remote) {
+    if (join.id != connection.remote->from) return refuse(link, "it called in the name of another worker");
+    return place(link, join);
+  }
   if (join.pid != connection.pid)
     return refuse(link, fmt::format("process {} may not join in the name of process {}", connection.pid, join.pid));
   // Longer ones cannot be connected to, and 512 of them would not fit into one notice.
@@ -172,9 +200,13 @@ void CoordinatorServer::on_join(Link link, const wire::Join& join) {
     return;
   }
   connection.request.reset();
-  connection.worker = join.id;
-  log::debug("coordinator: worker {} joins (process {})", join.id, join.pid);
   watch_process(join.id, join.pid);
+  place(link, join);
+}
+
+void CoordinatorServer::place(Link link, const wire::Join& join) {
+  connections_.at(link).worker = join.id;
+  log::debug("coordinator: worker {} joins (process {})", join.id, join.pid);
   auto letters = coordinator_.on_join(link, join);
   bool welcome = std::ranges::none_of(letters, [&](const auto& letter) {
     return letter.to == link && std::holds_alternative<wire::Refusal>(letter.message);
@@ -225,7 +257,8 @@ void CoordinatorServer::deliver(const membership::Letters& letters) {
     events_.remember(memory);
     // A view that was reported may hold workers that have not been heard of here.
     if (!kept_ || kept_->view.hash() != memory.view.hash())
-      for (const auto& member : memory.view.members) know(member.id, member.pid);
+      for (const auto& member : memory.view.members)
+        if (member.host.empty()) know(member.id, member.pid);  // others are of other kernels, perhaps
     kept_ = memory;
   }
   chronicle_.look_at(coordinator_);
@@ -244,16 +277,16 @@ void CoordinatorServer::send_to(Link link, const wire::Message& message) {
   auto& connection = at->second;
   chronicle_.says(connection.worker, message);
   connection.outbox.push(message);
-  if (!connection.outbox.flush(connection.socket) || connection.outbox.size() > kLongestOutbox) return close(link);
-  if (!connection.outbox.empty() && !flusher_) flusher_ = loop_.every(10ms, [this] { flush_all(); });
+  if (!connection.outbox.flush(connection.line) || connection.outbox.size() > kLongestOutbox) return close(link);
+  if (connection.waits() && !flusher_) flusher_ = loop_.every(10ms, [this] { flush_all(); });
 }
 
 void CoordinatorServer::flush_all() {
   std::vector<Link> broken;
   bool done = true;
   for (auto& [link, connection] : connections_) {
-    if (!connection.outbox.flush(connection.socket)) broken.push_back(link);
-    done = done && connection.outbox.empty();
+    if (!connection.outbox.flush(connection.line)) broken.push_back(link);
+    done = done && !connection.waits();
   }
   for (auto link : broken) close(link);
   if (!done) return;
@@ -273,7 +306,7 @@ void CoordinatorServer::refuse(Link link, const std::string& reason) {
 void CoordinatorServer::close(Link link) {
   auto at = connections_.find(link);
   if (at == connections_.end()) return;
-  loop_.unwatch(at->second.socket.get());
+  loop_.unwatch(at->second.line.fd());
   connections_.erase(at);
   deliver(coordinator_.on_closed(link));
 }

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,8 +21,9 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "membership/coordinator.h"
+#include "net/gate.h"
+#include "net/line.h"
 #include "net/loop.h"
-#include "net/socket.h"
 #include "wire/messages.h"
 
 namespace pliant::cli {
@@ -38,6 +40,8 @@ class CoordinatorServer {
   /// Serves `listener` on `loop`. Loop and chronicle must outlive it.
   CoordinatorServer(net::Loop& loop, Fd listener, const membership::CoordinatorOptions& options,
                     const std::optional<membership::Memory>& memory, ServerEvents events, Chronicle& chronicle);
+  /// From now on also for workers on other hosts, who know the secret and come to `listener`.
+  void open_to_others(Fd listener, const net::Secret& secret);
   ~CoordinatorServer();
   CoordinatorServer(const CoordinatorServer&) = delete;
   CoordinatorServer& operator=(const CoordinatorServer&) = delete;
@@ -54,21 +58,26 @@ class CoordinatorServer {
  private:
   using Link = membership::Link;
   struct Connection {
-    Fd socket;
-    pid_t pid = 0;
+    net::Line line;
+    pid_t pid = 0;                            // by the kernel's word; 0 if it is on another host
+    std::optional<net::Introduction> remote;  // who it is then, proved by the secret
     Nanos since{0};
     bool agent = false;
     std::optional<std::uint64_t> worker;  // once it has joined
     std::optional<wire::Join> request;    // waits until the agent has named the worker's process
     Outbox outbox;
     bool placed() const { return agent || worker; }
+    bool waits() const { return !outbox.empty() || line.wants_to_write(); }  // for room to send
   };
   void accept_all();
+  void admit(net::Guest guest);
+  void add_connection(Connection connection);
   void make_room();
   void sweep();
   void read_from(Link link);
   void on_message(Link link, const wire::Message& message);
   void on_join(Link link, const wire::Join& join);
+  void place(Link link, const wire::Join& join);
   void on_hello(Link link, const wire::AgentHello& hello);
   void on_started(const wire::Started& started);
   std::optional<std::uint64_t> owner_of(pid_t pid) const;
@@ -100,6 +109,7 @@ class CoordinatorServer {
   std::map<std::uint64_t, Watch> watched_;  // by id; the processes that joined
   std::optional<membership::Memory> kept_;
   bool listening_ = true;
+  std::unique_ptr<net::Gate> gate_;  // for other hosts
   std::uint64_t refused_ = 0;
 };
 

@@ -33,7 +33,13 @@ ProcessId process_from(const json& from) {
 }
 
 json to_json(const JobPlan& plan) {
-  return {{"coordinator", plan.coordinator},
+  json hosts = json::array();
+  for (const auto& host : plan.hosts) hosts.push_back({{"name", host.name}, {"slots", host.slots}});
+  return {{"hosts", hosts},
+          {"via", plan.via},
+          {"endpoint", plan.endpoint},
+          {"interface", plan.interface_name},
+          {"coordinator", plan.coordinator},
           {"cwd", plan.cwd},
           {"env", plan.env},
           {"output", plan.output},
@@ -59,6 +65,10 @@ JobPlan plan_from(const json& from) {
   plan.least = from.at("least");
   plan.most = from.at("most");
   plan.restarts = from.at("restarts");
+  for (const auto& host : from.at("hosts")) plan.hosts.push_back({host.at("name"), host.at("slots")});
+  plan.via = from.at("via");
+  plan.endpoint = from.at("endpoint");
+  plan.interface_name = from.at("interface");
   return plan;
 }
 
@@ -69,6 +79,7 @@ std::string to_text(const JobRecord& record) {
     entry["id"] = worker.id;
     entry["out"] = worker.out;
     entry["err"] = worker.err;
+    entry["host"] = worker.host;
     workers.push_back(std::move(entry));
   }
   json all = {{"name", record.name},         {"program", record.program},
@@ -89,7 +100,8 @@ std::optional<JobRecord> read_record(const std::string& dir) {
     record.argv = all.at("argv").get<std::vector<std::string>>();
     record.agent = process_from(all.at("agent"));
     for (const auto& worker : all.at("workers"))
-      record.workers.push_back({process_from(worker), worker.at("out"), worker.at("err"), worker.at("id")});
+      record.workers.push_back(
+          {process_from(worker), worker.at("out"), worker.at("err"), worker.at("id"), worker.at("host")});
     record.started_at = all.at("started_at");
     record.grace = all.at("grace");
     record.output_dir = all.at("output_dir");
@@ -119,7 +131,7 @@ bool owned_by_us(const std::string& path) {
 /// What a job's processes put into its directory. Anything else was put there by somebody else and is left alone.
 bool is_ours(const std::string& file) {
   return file.starts_with("job.json") || file.starts_with("status.json") || file.starts_with("environment") ||
-         file.starts_with("coordinator.") ||
+         file.starts_with("coordinator.") || file == "secret" ||
          (file.starts_with("rank-") && (file.ends_with(".out") || file.ends_with(".err")));
 }
 
@@ -262,6 +274,8 @@ std::vector<std::string> read_environment(const std::string& dir) {
   for (std::string entry; std::getline(file, entry, '\0');) environment.push_back(entry);
   return environment;
 }
+
+std::string secret_file(const std::string& dir) { return dir + "/secret"; }
 
 Status write_atomically(const std::string& path, std::string_view text) {
   auto draft = path + ".new";

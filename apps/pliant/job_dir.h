@@ -16,11 +16,19 @@
 
 namespace pliant::cli {
 
+/// A host of a job on several, and how many workers it takes.
+struct HostSlots {
+  std::string name;
+  std::uint32_t slots = 1;
+  bool operator==(const HostSlots&) const = default;
+};
+
 struct WorkerRecord {
   ProcessId process;
   std::string out;  ///< where its stdout goes
   std::string err;
   std::uint64_t id = 0;
+  std::string host{};  ///< empty: this one
 };
 
 /// What a job shall be: all that another agent or coordinator needs to go on with it.
@@ -36,6 +44,10 @@ struct JobPlan {
   std::uint32_t least = 1;
   std::uint32_t most = 512;
   int restarts = 10;
+  std::vector<HostSlots> hosts{};  ///< empty: the job runs on this host
+  std::string via{};               ///< the command that starts something on {host}
+  std::string endpoint{};          ///< where the coordinator is reached from there: address and port
+  std::string interface_name{};    ///< that workers are reached at; empty: the address of the host's name
 };
 
 /// job.json.
@@ -102,6 +114,9 @@ void sweep(const std::string& base, const std::string& dir);
 /// The environment that the job's first agent had, for workers that later ones start.
 Status write_environment(const std::string& dir, const std::vector<std::string>& environment);
 std::vector<std::string> read_environment(const std::string& dir);
+
+/// The job's secret (net::Secret), in its directory; there if the job has several hosts.
+std::string secret_file(const std::string& dir);
 
 /// Replaces a file at once: readers see the old or the new text, never a part.
 Status write_atomically(const std::string& path, std::string_view text);

@@ -2,14 +2,14 @@
 
 namespace pliant::cli {
 
-bool Outbox::flush(const Fd& socket) {
+bool Outbox::flush(net::Line& line) {
   while (!waiting_.empty()) {
-    auto sent = net::try_send(socket, waiting_.front());
+    auto sent = line.try_send(waiting_.front());
     if (!sent.ok()) return false;
     if (!sent.value()) return true;
     waiting_.pop_front();
   }
-  return true;
+  return line.flush().ok();
 }
 
 }  // namespace pliant::cli

@@ -3,8 +3,7 @@
 
 #include <deque>
 
-#include "base/fd.h"
-#include "net/socket.h"
+#include "net/line.h"
 #include "wire/messages.h"
 
 namespace pliant::cli {
@@ -12,8 +11,8 @@ namespace pliant::cli {
 class Outbox {
  public:
   void push(wire::Message message) { waiting_.push_back(std::move(message)); }
-  /// Sends what the socket takes now. False if nobody will ever read it.
-  bool flush(const Fd& socket);
+  /// Sends what the line takes now. False if nobody will ever read it.
+  bool flush(net::Line& line);
   bool empty() const { return waiting_.empty(); }
   std::size_t size() const { return waiting_.size(); }
   void clear() { waiting_.clear(); }

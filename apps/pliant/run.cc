@@ -42,6 +42,7 @@ Examples:
   pliant run -n 2 --output rank0 --output-dir logs python3 train.py
   pliant run -n 8 --name night -x DATA=/data -- ./train -v
   pliant run -n 8 --min 4 --max 16 ./train
+  pliant run -H a:2,b:2 --via 'ip netns exec {host}' --address 10.0.0.9 --interface eth0 ./train
   pliant run -n 4 --record proof --checkpoint saved --every 5m ./train
   pliant run --attach night)";
 
@@ -148,6 +149,7 @@ void add_flags(CLI::App& run, Flags& flags) {
       ->envname("PLIANT_GRACE")
       ->check(in_range<double>(0, 86400));
   add_journal_flags(run, flags.journal);
+  add_hosts_flags(run, options.hosts);
   run.add_option("-x,--env", options.env, "A variable for the workers; may be repeated [$PLIANT_ENV, separated by ';']")
       ->option_text("KEY=VALUE")
       ->allow_extra_args(false)
@@ -187,6 +189,7 @@ JobPlan plan_of(const RunOptions& options, const std::string& dir) {
   plan.least = static_cast<std::uint32_t>(std::max(options.least, 1));
   plan.most = static_cast<std::uint32_t>(options.most);
   plan.restarts = options.restarts;
+  plan_hosts(options.hosts, chosen_hosts(options.hosts), plan);
   return plan;
 }
 
@@ -220,6 +223,7 @@ int run_job(const RunOptions& options) {
     auto mine = std::move(dir).or_throw();
     auto environment = own_environment();
     write_environment(mine.path(), environment).or_throw();
+    if (!record.plan.hosts.empty()) write_secret(mine.path()).or_throw();
     Agent agent(options, record, std::move(mine), std::move(environment));
     return agent.run();
   }
@@ -245,6 +249,21 @@ int attach_to_job(RunOptions options, bool output_chosen) {
   auto environment = read_environment(job.dir);
   Agent agent(options, job.record, std::move(dir).value(), std::move(environment));
   return agent.run();
+}
+
+/// On several hosts there are as many workers as slots, unless the user says how many. One line on what is wrong.
+std::string fit_to_hosts(RunOptions& options, bool chosen) {
+  try {
+    std::uint32_t slots = 0;
+    for (const auto& host : chosen_hosts(options.hosts)) slots += host.slots;
+    if (slots == 0) return {};
+    if (!chosen) options.workers = static_cast<int>(slots);
+    if (options.workers > static_cast<int>(slots))
+      return fmt::format("{} workers do not fit into {} slots", options.workers, slots);
+    return {};
+  } catch (const Failure& failure) {
+    return failure.what();
+  }
 }
 
 /// One line on what does not fit together, or nothing.
@@ -297,8 +316,10 @@ void add_run(CLI::App& app, Action& action, const std::vector<std::string>& prog
   flags->options.workers = usable_cores();
   add_flags(*run, *flags);
   run->add_option("PROGRAM")->option_text("[--] PROGRAM [ARGS...]")->group("");
-  run->callback([flags, program, &action] {
+  run->callback([run, flags, program, &action] {
     auto& options = flags->options;
+    if (auto wrong = fit_to_hosts(options, run->count("--workers") > 0); !wrong.empty())
+      throw CLI::ValidationError(wrong);
     if (auto wrong = contradiction_in(options, program); !wrong.empty()) throw CLI::ValidationError(wrong);
     bool output_chosen = !flags->output.empty();
     if (output_chosen) options.output = kOutputModes.at(flags->output);

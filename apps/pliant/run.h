@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/pliant/command.h"
+#include "apps/pliant/hosts_flags.h"
 #include "apps/pliant/output_tail.h"
 #include "apps/pliant/status_reporter.h"
 #include "base/result.h"
@@ -28,6 +29,7 @@ struct RunOptions {
   std::uint64_t seed = 42;
   StatusMode status = StatusMode::automatic;
   std::chrono::milliseconds grace{5000};  ///< between SIGTERM and SIGKILL
+  HostsFlags hosts{};                     ///< where workers run, if not here
   std::vector<std::string> env;           ///< KEY=VALUE
   std::vector<std::string> command;       ///< the program and its arguments, as the user wrote them
 };

@@ -28,6 +28,8 @@ struct WorkerSetOptions {
   WorkerEnv env;
   std::string output_dir;
   OutputMode output = OutputMode::prefix;
+  std::vector<HostSlots> hosts{};  ///< empty: this one
+  std::string via{};
 };
 
 struct Worker {
@@ -36,6 +38,7 @@ struct Worker {
   Nanos started{0};
   std::string out;  ///< where its output goes
   std::string err;
+  std::string host{};     ///< empty: this one
   bool reported = false;  ///< the coordinator was told of its end
 };
 
@@ -73,6 +76,10 @@ class WorkerSet {
   std::vector<ProcessId> leftovers() const { return members_of(groups_); }
 
  private:
+  /// The first host with a free slot.
+  Result<std::string> free_host() const;
+  /// Makes of the program's start one that happens on `host`.
+  Status lead_to(const std::string& host, SpawnOptions& spawn) const;
   Status follow(const Worker& worker, bool from_now);
   void add(Worker worker);
 

@@ -90,7 +90,6 @@ void Coordinator::take_up(const wire::Join& join, Link link) {
   auto& worker = workers_[join.id];
   worker.link = link;
   worker.self = {join.id, join.pid, join.address, join.host, join.endpoint};
-  worker.host = join.host;
   worker.joined = true;
   worker.told = false;
   // Whoever is in no view and knows its layout has begun its loop, and waits.
@@ -144,7 +143,6 @@ void Coordinator::learn(const View& view) {
   for (const auto& member : view.members) {
     auto& worker = workers_[member.id];
     worker.self = member;
-    worker.host = member.host;
     worker.served = true;
     if (!in_view(member.id)) worker.ready = false;  // what it said before it was taken in
     know_layout(member.id, worker.layout);

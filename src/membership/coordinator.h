@@ -37,7 +37,7 @@
 //
 // There is one agent per host. Each says AgentHello twice: first of all, and again when it has named the workers it
 // already has (Started). Workers are started on the host that came first of those that have a free slot. What an agent
-// or a kernel says of an end is proof, and is passed on to members on other hosts (Dead).
+// or a kernel says of the end of a worker's own process is proof, and is passed on to members on other hosts (Dead).
 #pragma once
 
 #include <cstdint>
@@ -93,6 +93,7 @@ class Coordinator {
   /// The kernel says that a worker's process is gone.
   Letters on_gone(std::uint64_t id);
 
+  const std::string& job() const { return options_.job; }
   bool formed() const { return view_.size() > 0; }
   /// Every member of the view is done or dead.
   bool over() const;
@@ -103,7 +104,8 @@ class Coordinator {
   struct Worker {
     Link link = 0;  // 0: not connected
     wire::Member self;
-    std::string host;  // whose agent started it
+    std::string host;          // whose agent started it
+    std::int32_t process = 0;  // as its agent started it; its end is proof only if it is the one that joined
     std::string layout;
     bool named = false;    // by its agent that is there now
     bool joined = false;   // at least once

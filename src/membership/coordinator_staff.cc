@@ -89,9 +89,11 @@ void Coordinator::tell_over() {
     if (good && agent.link && !std::exchange(agent.told_over, true)) send(agent.link, wire::Over{});
 }
 
-/// Members of other hosts cannot see it.
+/// Members of other hosts cannot see it. That something which only led to the worker has ended proves nothing.
 void Coordinator::tell_of_death(std::uint64_t id) {
-  const auto& dead = workers_.at(id).self;
+  const auto& worker = workers_.at(id);
+  const auto& dead = worker.self;
+  if (worker.process && worker.process != dead.pid) return;
   for (const auto& member : view_.members)
     if (member.id != id && member.host != dead.host) send_to(member.id, wire::Dead{id});
 }
@@ -155,6 +157,7 @@ void Coordinator::on(Link link, const wire::Started& started) {
   if (!agent) return;
   auto& worker = workers_[started.id];
   worker.host = agent->first;
+  worker.process = started.pid;
   worker.named = true;
   if (!worker.joined) worker.self.pid = started.pid;
   next_id_ = std::max(next_id_, started.id + 1);

@@ -1,8 +1,7 @@
 #include "session/coordinator_link.h"
 
 #include <chrono>
-
-#include "net/socket.h"
+#include <utility>
 
 namespace pliant::session {
 namespace {
@@ -12,20 +11,27 @@ constexpr auto kTick = 100ms;  // between reports, and between attempts to conne
 
 }  // namespace
 
-CoordinatorLink::CoordinatorLink(net::Loop& loop, std::string address, LinkEvents events)
-    : loop_(loop), address_(std::move(address)), events_(std::move(events)), silent_since_(clock_.now()) {
+CoordinatorLink::CoordinatorLink(net::Loop& loop, std::string address, LinkEvents events,
+                                 std::optional<net::Credentials> credentials)
+    : loop_(loop),
+      events_(std::move(events)),
+      silent_since_(clock_.now()),
+      dialer_(
+          loop, std::move(address), std::move(credentials), [this](net::Line line) { connected(std::move(line)); },
+          [this](const Error& error) { why_ = error.message; }) {
   timer_ = loop_.every(kTick, [this] { tick(); });
-  connect();
+  dialer_.call();
 }
 
 CoordinatorLink::~CoordinatorLink() {
   loop_.cancel(timer_);
-  if (socket_) loop_.unwatch(socket_.get());
+  if (line_) loop_.unwatch(line_.fd());
 }
 
 void CoordinatorLink::tick() {
-  if (!socket_) connect();
-  if (!socket_) return events_.on_silence(clock_.now() - silent_since_, why_);
+  if (!line_) dialer_.call();
+  if (!line_) return events_.on_silence(clock_.now() - silent_since_, why_);
+  if (auto flushed = line_.flush(); !flushed.ok()) return close(flushed.error().message);
   flush();
 }
 
@@ -38,20 +44,15 @@ void CoordinatorLink::flush() {
   if (progress) send(*progress);
 }
 
-void CoordinatorLink::connect() {
-  auto socket = net::connect_to(address_);
-  if (!socket.ok()) {
-    why_ = socket.error().message;
-    return;
-  }
-  socket_ = std::move(socket).value();
-  loop_.watch(socket_.get(), [this] { read(); });
+void CoordinatorLink::connected(net::Line line) {
+  line_ = std::move(line);
+  loop_.watch(line_.fd(), [this] { read(); });
   send(events_.introduce());
 }
 
 void CoordinatorLink::read() {
-  while (socket_) {
-    auto received = net::receive(socket_);
+  while (line_) {
+    auto received = line_.receive();
     if (!received.ok()) return close(received.error().message);
     if (!received.value()) return;
     events_.on_message(received.value()->message);
@@ -59,15 +60,15 @@ void CoordinatorLink::read() {
 }
 
 void CoordinatorLink::close(const std::string& why) {
-  loop_.unwatch(socket_.get());
-  socket_.reset();
+  loop_.unwatch(line_.fd());
+  line_.close();
   silent_since_ = clock_.now();
   why_ = why;
 }
 
 void CoordinatorLink::send(const wire::Message& message) {
-  if (!socket_) return;
-  if (auto sent = net::try_send(socket_, message); !sent.ok()) close(sent.error().message);
+  if (!line_) return;
+  if (auto sent = line_.try_send(message); !sent.ok()) close(sent.error().message);
 }
 
 void CoordinatorLink::report(wire::Progress progress) {

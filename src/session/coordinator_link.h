@@ -8,7 +8,8 @@
 #include <string>
 
 #include "base/clock.h"
-#include "base/fd.h"
+#include "net/dialer.h"
+#include "net/line.h"
 #include "net/loop.h"
 #include "wire/messages.h"
 
@@ -25,7 +26,9 @@ struct LinkEvents {
 /// Threads: the loop's, except report().
 class CoordinatorLink {
  public:
-  CoordinatorLink(net::Loop& loop, std::string address, LinkEvents events);
+  /// `credentials` are needed if the coordinator is on another host.
+  CoordinatorLink(net::Loop& loop, std::string address, LinkEvents events,
+                  std::optional<net::Credentials> credentials = std::nullopt);
   ~CoordinatorLink();
   CoordinatorLink(const CoordinatorLink&) = delete;
   CoordinatorLink& operator=(const CoordinatorLink&) = delete;
@@ -39,21 +42,21 @@ class CoordinatorLink {
 
  private:
   void tick();
-  void connect();
+  void connected(net::Line line);
   void read();
   void close(const std::string& why);
 
   net::Loop& loop_;
-  const std::string address_;
   const LinkEvents events_;
   SteadyClock clock_;
-  Fd socket_;
+  net::Line line_;
   net::Loop::Timer timer_ = 0;
   Nanos silent_since_;
   std::string why_;
 
   std::mutex mutex_;
   std::optional<wire::Progress> progress_;  // guarded by mutex_
+  net::Dialer dialer_;
 };
 
 }  // namespace pliant::session

@@ -12,6 +12,7 @@
 #include "base/system.h"
 #include "collective/kernels.h"
 #include "net/socket.h"
+#include "net/tcp.h"
 #include "session/core.h"
 
 #ifndef PLIANT_VERSION
@@ -38,6 +39,22 @@ std::optional<Invitation> invitation() {
   auto worker = env("PLIANT_WORKER");
   if (!coordinator || !job || !worker) return std::nullopt;
   return Invitation{*job, *coordinator, std::strtoull(worker->c_str(), nullptr, 10)};
+}
+
+/// On one of several hosts: makes a place where workers of the others reach this one, and notes it in `self`.
+Result<std::optional<collective::HostsOptions>> place_on_host(wire::Member& self) {
+  auto host = env("PLIANT_HOST");
+  if (!host) return std::optional<collective::HostsOptions>();
+  auto secret = net::Secret::from_file(env("PLIANT_SECRET_FILE").value_or(""));
+  if (!secret.ok()) return secret.error();
+  auto interface = env("PLIANT_INTERFACE");
+  auto address = interface ? net::address_of_interface(*interface) : net::resolve(*host);
+  if (!address.ok()) return address.error();
+  auto listener = net::tcp_listen(address.value(), {});
+  if (!listener.ok()) return listener.error();
+  self.host = *host;
+  self.endpoint = listener.value().endpoint.text();
+  return std::optional(collective::HostsOptions{secret.value(), std::move(listener.value().socket), address.value()});
 }
 
 /// Digests as rows that members exchange.
@@ -76,16 +93,19 @@ Result<std::unique_ptr<Core>> Core::join(const JoinOptions& options) {
   auto invited = invitation();
   if (!invited) return form("", {1, 1, options.seed.value_or(42), 1, {{0, getpid(), ""}}}, 0, Fd());
 
-  auto address = fmt::format("@pliant/{:016x}", random_u64());
-  auto listener = net::listen_at(address);
+  wire::Member self{invited->worker, getpid(), fmt::format("@pliant/{:016x}", random_u64())};
+  auto listener = net::listen_at(self.address);
   if (!listener.ok()) return listener.error();
+  auto hosts = place_on_host(self);
+  if (!hosts.ok()) return hosts.error();
   auto roster = std::make_unique<Roster>(RosterOptions{invited->job,
-                                                       {invited->worker, getpid(), address},
+                                                       self,
                                                        std::move(listener).value(),
                                                        {},
                                                        invited->coordinator,
                                                        static_cast<std::uint8_t>(cpu_level()),
-                                                       PLIANT_VERSION});
+                                                       PLIANT_VERSION,
+                                                       std::move(hosts).value()});
   auto first = roster->await_first();
   if (!first.ok()) return first.error();
   auto view = std::move(first).value();

@@ -42,12 +42,17 @@ Roster::Roster(RosterOptions options)
   events.on_letter = [this](std::uint64_t from, const wire::Message& message) { on_letter(from, message); };
   events.on_lost = [this](const collective::PeerLoss& loss) { on_lost(loss); };
   events.on_tick = [this] { on_tick(); };
+  std::optional<net::Credentials> credentials;
+  if (options_.hosts)
+    credentials = {options_.hosts->secret,
+                   {net::Purpose::coordinator, options_.job, options_.self.id, UINT64_MAX, 0, 0},
+                   options_.hosts->address};
   std::unique_lock before_anything_is_heard(mutex_);
   mesh_ = std::make_unique<collective::Mesh>(options_.job, options_.self, std::move(options_.listener), events,
                                              std::move(options_.hosts));
   before_anything_is_heard.unlock();
   if (options_.coordinator.empty()) return;
-  mesh_->run([this] {
+  mesh_->run([&] {
     LinkEvents line;
     line.introduce = [this] { return introduction(); };
     line.on_message = [this](const wire::Message& message) { on_coordinator(message); };
@@ -57,7 +62,7 @@ Roster::Roster(RosterOptions options)
       failure_ = Error{Code::peer_lost, "the job's coordinator is gone: " + why};
       changed_.notify_all();
     };
-    link_ = std::make_unique<CoordinatorLink>(mesh_->loop(), options_.coordinator, std::move(line));
+    link_ = std::make_unique<CoordinatorLink>(mesh_->loop(), options_.coordinator, std::move(line), credentials);
   });
 }
 

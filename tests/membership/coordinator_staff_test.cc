@@ -307,6 +307,13 @@ TEST_F(HostsTest, ADeathIsToldToMembersOnOtherHosts) {
   EXPECT_TRUE(workers_sent<wire::Dead>().empty());
 }
 
+TEST_F(HostsTest, TheEndOfWhatLedToAWorkerIsNoProof) {
+  make_running_on_two();
+  say(kFirst, wire::Started{0, 4711});  // a connection to its host, say
+  say(kFirst, wire::Ended{0, 0, "killed by signal 9"});
+  EXPECT_TRUE(workers_sent<wire::Dead>().empty());
+}
+
 TEST_F(HostsTest, AnAgentThatIsGoneGetsNothingToDo) {
   make_running_on_two();
   out_ = machine_->on_closed(kSecond);
