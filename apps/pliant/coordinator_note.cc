@@ -11,7 +11,11 @@ using nlohmann::json;
 json to_json(const membership::View& view) {
   json members = json::array();
   for (const auto& member : view.members)
-    members.push_back({{"id", member.id}, {"pid", member.pid}, {"address", member.address}});
+    members.push_back({{"id", member.id},
+                       {"pid", member.pid},
+                       {"address", member.address},
+                       {"host", member.host},
+                       {"endpoint", member.endpoint}});
   return {
       {"term", view.term}, {"epoch", view.epoch}, {"seed", view.seed}, {"planned", view.planned}, {"members", members}};
 }
@@ -19,7 +23,8 @@ json to_json(const membership::View& view) {
 membership::View view_from(const json& from) {
   membership::View view{from.at("term"), from.at("epoch"), from.at("seed"), from.at("planned"), {}};
   for (const auto& member : from.at("members"))
-    view.members.push_back({member.at("id"), member.at("pid"), member.at("address")});
+    view.members.push_back(
+        {member.at("id"), member.at("pid"), member.at("address"), member.at("host"), member.at("endpoint")});
   return view;
 }
 

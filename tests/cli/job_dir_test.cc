@@ -130,7 +130,7 @@ TEST_F(JobDirTest, AJobIsTakenUpOnceAndOnlyFromTheDead) {
 TEST_F(JobDirTest, TheCoordinatorsNoteComesBack) {
   EXPECT_FALSE(read_note(base_));
   membership::Memory memory;
-  memory.view = {3, 7, 42, 5, {{4, 104, "@four"}, {2, 102, "@two"}}};
+  memory.view = {3, 7, 42, 5, {{4, 104, "@four"}, {2, 102, "@two", "b", "10.0.0.2:4711"}}};
   memory.wanted = 3;
   memory.spare = 1;
   memory.next_id = 9;
