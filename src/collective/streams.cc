@@ -19,6 +19,7 @@ namespace {
 constexpr std::size_t kStaging = 8192;       // what is read before it is known where it belongs
 constexpr std::size_t kReadsPerTurn = 16;    // of one lane, before others get theirs
 constexpr std::size_t kFramesPerWrite = 16;  // most that one system call takes
+constexpr std::size_t kWorthWaiting = 32 << 10;
 constexpr std::uint64_t kWake = 0;
 
 }  // namespace
@@ -39,6 +40,7 @@ struct Streams::Lane {
   FrameHeader header;
   std::size_t received = 0;  // of header and bytes
   std::byte* place = nullptr;
+  int least = 1;  // bytes that must have come before it is worth a look
 };
 
 Streams::Streams(std::function<void(std::uint64_t, const std::string&)> on_lost)
@@ -246,6 +248,16 @@ bool Streams::take(Lane& lane, std::span<const std::byte> bytes, std::string& ho
   return true;
 }
 
+/// The rest of a large frame is worth one look, not one for every packet.
+void Streams::look_when_complete(Lane& lane) {
+  bool large = lane.received >= sizeof(FrameHeader) && lane.place;
+  auto missing = large ? sizeof(FrameHeader) + lane.header.bytes - lane.received : 1;
+  auto least = static_cast<int>(missing >= kWorthWaiting ? missing : 1);
+  if (least == lane.least) return;
+  lane.least = least;
+  setsockopt(lane.socket.get(), SOL_SOCKET, SO_RCVLOWAT, &least, sizeof(least));
+}
+
 /// Reads what there is; false, and how, at the end.
 bool Streams::read_from(Lane& lane, std::string& how) {
   std::lock_guard while_places_are_used(sinks_mutex_);
@@ -259,7 +271,10 @@ bool Streams::read_from(Lane& lane, std::string& how) {
     auto first = direct ? parts[0].iov_len : 0;
     auto got = readv(lane.socket.get(), parts.data(), static_cast<int>(count));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return true;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
+      look_when_complete(lane);
+      return true;
+    }
     if (got <= 0) {
       how = got == 0 ? "it closed the connection" : std::strerror(errno);
       return false;

@@ -99,6 +99,7 @@ class Streams {
   void send(const LanePtr& lane, Frame frame);
   bool read_from(Lane& lane, std::string& how);
   bool take(Lane& lane, std::span<const std::byte> bytes, std::string& how);
+  static void look_when_complete(Lane& lane);
   void begin_frame(Lane& lane);
   void end_frame(Lane& lane);
   void lose(std::uint64_t peer, const std::string& how);
