@@ -32,7 +32,9 @@ struct CrossingKey {
   std::uint64_t name = 0;  ///< hash
   std::uint64_t use = 0;
   std::uint64_t chunk = 0;
-  auto operator<=>(const CrossingKey&) const = default;
+  bool operator<(const CrossingKey& other) const {
+    return std::tie(name, use, chunk) < std::tie(other.name, other.use, other.chunk);
+  }
 };
 
 /// What a host has contributed to a leg.

@@ -174,7 +174,9 @@ void Engine::begin_crossing(Work& work, std::uint64_t chunk, std::size_t begin, 
 
 void Engine::finalise(Work& work, Crossing& crossing, Leg& leg) {
   const auto& shape = work.channel_->own->shape;
-  auto& [weights, shares, inputs, contributions] = scratch_;
+  auto &weights = scratch_.weights, &shares = scratch_.shares;
+  auto& inputs = scratch_.inputs;
+  auto& contributions = scratch_.contributions;
   weights.clear();
   inputs.clear();
   std::size_t contributors = 0;

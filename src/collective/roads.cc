@@ -143,7 +143,8 @@ void Roads::tick() {
   ticked_ = now;
   std::vector<std::uint64_t> silent, absent;
   for (auto& [id, road] : roads_) {
-    if (road.missed_since > Nanos(0) && !road.forgotten && now - road.missed_since > kAbsence) absent.push_back(id);
+    if (road.missed_since > Nanos(0) && !road.forgotten && now - road.missed_since > kAbsence * options_.silence)
+      absent.push_back(id);
     if (road.calls && !road.forgotten && !road.connected && road.call_at > Nanos(0) && now >= road.call_at) {
       road.calling.clear();
       call(road);
@@ -151,12 +152,14 @@ void Roads::tick() {
     if (!road.connected) continue;
     streams_->send_words(id, small_frame(kHeartbeat), {});
     road.heard = late ? now : std::max(road.heard, streams_->heard(id));
-    if (now - road.heard > kSilence) silent.push_back(id);
+    auto silence = now - road.heard;
+    if (silence > std::max<Nanos>(options_.silence, 3 * road.longest)) silent.push_back(id);
+    road.longest = std::max(silence, road.longest - road.longest / 256);
   }
-  for (auto id : silent) lose(id, fmt::format("it was silent for {} ms", kSilence.count()));
+  for (auto id : silent) lose(id, "it was silent for too long");
   for (auto id : absent) {
     roads_[id].missed_since = Nanos(0);
-    events_.on_lost(id, fmt::format("it could not be reached for {} ms", kAbsence.count()));
+    events_.on_lost(id, fmt::format("it could not be reached for {} ms", (kAbsence * options_.silence).count()));
   }
 }
 

@@ -26,6 +26,9 @@ struct HostsOptions {
   net::Secret secret;
   Fd listener;          ///< TCP, at the member's endpoint
   std::string address;  ///< to call from; empty: the kernel's choice
+  /// A peer that is silent for so long is lost, or for three times as long as it has been silent before: on a crowded
+  /// machine heartbeats come late.
+  std::chrono::milliseconds silence{500};
 };
 
 /// Called on the loop's thread.
@@ -39,9 +42,8 @@ class Roads final : public FrameSink {
  public:
   static constexpr std::uint32_t kLanes = 3;
   static constexpr std::chrono::milliseconds kBeat{50};
-  static constexpr std::chrono::milliseconds kSilence{500};  ///< after this a peer is lost
   static constexpr std::chrono::milliseconds kRetry{100};
-  static constexpr std::chrono::milliseconds kAbsence{1'000};  ///< who is expected and not reached so long is lost too
+  static constexpr int kAbsence = 2;  ///< who is expected and not reached for so many times the silence is lost too
 
   Roads(net::Loop& loop, std::string job, std::uint64_t self, HostsOptions options, RoadEvents events);
   ~Roads() override;
@@ -73,6 +75,7 @@ class Roads final : public FrameSink {
     bool forgotten = false;
     Nanos missed_since{0};  // it is expected, and not there; 0: nobody waits, or that was told
     Nanos heard{0};
+    Nanos longest{0};  // silence so far, slowly forgotten
     Nanos call_at{0};
   };
   std::string objection_to(const net::Introduction& who) const;

@@ -118,7 +118,8 @@ bool Coordinator::has_agents() const {
 std::pair<const std::string, Coordinator::Agent>* Coordinator::agent_with_room() {
   std::pair<const std::string, Agent>* first = nullptr;
   for (auto& entry : agents_) {
-    const auto& [host, agent] = entry;
+    const auto& host = entry.first;
+    const auto& agent = entry.second;
     if (!agent.link || !agent.complete || (first && first->second.order < agent.order)) continue;
     auto taken = std::ranges::count_if(
         workers_, [&](const auto& known) { return known.second.host == host && !known.second.ended; });

@@ -290,11 +290,11 @@ StepRecord Core::record_of_step() const {
   StepRecord record;
   record.t = seconds(std::chrono::system_clock::now().time_since_epoch());
   record.step = step_;
-  record.view = view_.epoch;
-  record.view_hash = view_.hash();
+  record.view = closing_view_.epoch;
+  record.view_hash = closing_view_.hash();
   record.worker = self_;
-  record.rank = view_.rank_of(self_);
-  record.size = view_.size();
+  record.rank = closing_view_.rank_of(self_);
+  record.size = closing_view_.size();
   record.epoch = epoch();
   record.dataset = ledger_ ? ledger_->samples() : 0;
   record.global_batch = global_batch();

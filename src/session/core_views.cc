@@ -54,7 +54,10 @@ Result<std::optional<collective::HostsOptions>> place_on_host(wire::Member& self
   if (!listener.ok()) return listener.error();
   self.host = *host;
   self.endpoint = listener.value().endpoint.text();
-  return std::optional(collective::HostsOptions{secret.value(), std::move(listener.value().socket), address.value()});
+  collective::HostsOptions hosts{secret.value(), std::move(listener.value().socket), address.value()};
+  if (auto silence = env("PLIANT_SILENCE_MS"))
+    hosts.silence = std::chrono::milliseconds(std::strtoul(silence->c_str(), nullptr, 10));
+  return std::optional(std::move(hosts));
 }
 
 /// Digests as rows that members exchange.

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
-#include <ranges>
 #include <utility>
 
 #include "base/hash.h"
@@ -143,7 +142,7 @@ std::vector<std::uint64_t> part_sizes(std::uint64_t total, const Shares& shares)
   std::vector<std::size_t> ranks(shares.size());
   std::iota(ranks.begin(), ranks.end(), 0);
   std::ranges::stable_sort(ranks, std::ranges::greater(), [&](auto rank) { return lost[rank]; });
-  for (auto rank : ranks | std::views::take(left)) ++sizes[rank];
+  for (std::uint64_t i = 0; i < left; ++i) ++sizes[ranks[i]];
   return sizes;
 }
 

@@ -16,6 +16,8 @@ using membership::View;
 constexpr std::uint64_t kCoordinator = UINT64_MAX;
 /// A worker that has not been given a view waits this long for a coordinator to come back.
 constexpr Nanos kLonelyLimit = 10s;
+/// Agreement on a view takes milliseconds, unless those who should agree cannot be reached.
+constexpr Nanos kPatience = 3s;
 
 wire::Message as_message(const membership::Agreement& letter) {
   return std::visit([](const auto& message) { return wire::Message(message); }, letter);
@@ -219,7 +221,15 @@ bool Roster::must_change() const {
 
 std::optional<View> Roster::await_next() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return next_ || outside_; });
+  auto decided = [&] { return next_ || outside_; };
+  if (!changed_.wait_for(lock, kPatience, decided)) {
+    const auto& members = member_->view().members;
+    auto lost = std::ranges::count_if(members, [&](const auto& member) { return member_->is_lost(member.id); });
+    log::warn("{} of {} workers are out of reach, which is too many to go on without: waiting for them", lost,
+              members.size());
+    changed_.wait(lock, decided);
+    log::info("going on");
+  }
   return outside_ ? std::nullopt : next_;
 }
 

@@ -26,7 +26,7 @@ class HostsPlan {
   /// `body(group)` as rank `rank`, with a mesh of its own.
   void run(int rank, const std::function<void(Group&)>& body, const GroupOptions& options = {}) {
     auto at = static_cast<std::size_t>(rank);
-    HostsOptions road{secret_, std::move(gates_[at].socket), ""};
+    HostsOptions road{secret_, std::move(gates_[at].socket), "", std::chrono::seconds(60)};
     Mesh mesh("test", plan_.members[at], std::move(plan_.listeners[at]), {}, std::move(road));
     auto group = Group::form(plan_.team(rank), &mesh, options).or_throw();
     body(*group);
