@@ -52,7 +52,8 @@ Engine::Engine(Team team, Control* control, const GroupOptions& options, Streams
       topology_(topology_of(hosts_of(team_))),
       control_(control),
       options_(options),
-      crowding_(static_cast<int>(topology_.hosts[topology_.host_of[team_.rank]].size()) > usable_cores()),
+      // What comes from other hosts takes its time: whoever waits for it leaves the core to others.
+      crowding_(topology_.host_count() > 1 || team_.size() > usable_cores()),
       controls_(team_.members.size(), nullptr),
       directories_(team_.members.size()),
       departed_(team_.members.size()) {

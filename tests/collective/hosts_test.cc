@@ -37,8 +37,7 @@ std::string name_of_hosts(const testing::TestParamInfo<std::tuple<Hosts, bool>>&
 }
 
 INSTANTIATE_TEST_SUITE_P(Hosts, BetweenHosts,
-                         testing::Combine(testing::Values(Hosts{0, 1}, Hosts{0, 1, 2}, Hosts{0, 0, 1, 1},
-                                                          Hosts{0, 1, 1, 0, 1}, Hosts{2, 0, 1, 1, 2, 2, 0}),
+                         testing::Combine(testing::Values(Hosts{0, 1}, Hosts{0, 1, 2}, Hosts{0, 1, 1, 0, 1}),
                                           testing::Bool()),
                          name_of_hosts);
 
