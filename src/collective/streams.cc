@@ -286,6 +286,7 @@ bool Streams::read_from(Lane& lane, std::string& how) {
     if (direct && placed == first) end_frame(lane);
     if (size > placed && !take(lane, std::span(staging_).first(size - placed), how)) return false;
   }
+  look_when_complete(lane);  // what is left in the socket may be less than what was waited for before
   return true;
 }
 

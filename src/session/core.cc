@@ -240,8 +240,7 @@ void Core::absorb(const Summary& summary) {
   if (!roster_ || !in_step_) return;
   all_leave_ = std::ranges::all_of(summary.outlooks, [](const auto& outlook) { return outlook.leaves; });
   // A step that was settled in a later view changes nothing any more: what was planned then is decided by now.
-  bool still_there = closing_view_.hash() == view_.hash();
-  following_ = still_there ? membership::next_view(view_, summary.outlooks, row_plan_) : std::nullopt;
+  following_ = step_settled_ ? std::nullopt : membership::next_view(view_, summary.outlooks, row_plan_);
   deal_ = {closing_view_, summary.shares};
 }
 
