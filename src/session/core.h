@@ -23,13 +23,13 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "base/clock.h"
 #include "collective/group.h"
 #include "membership/view.h"
 #include "session/handover.h"
+#include "session/janitor.h"
 #include "session/journal.h"
 #include "session/ledger.h"
 #include "session/notice.h"
@@ -158,7 +158,6 @@ class Core final : public Reducer {
   void take_stock();
   void apply(const Settled& settled);
   std::vector<std::shared_ptr<collective::Region>> renew_areas();
-  void retire(std::unique_ptr<collective::Group> group, std::vector<std::shared_ptr<collective::Region>> regions);
   void salvage(const membership::View& before, collective::Group& group);
   static bool is_heir(std::uint64_t self, const membership::View& before, const membership::View& after, int dead);
   bool left_complete(collective::Group& group, int rank);
@@ -176,7 +175,7 @@ class Core final : public Reducer {
   std::uint64_t seed_;
   std::unique_ptr<Roster> roster_;  // nullptr in a job of one
   std::unique_ptr<collective::Group> group_;
-  std::jthread janitor_;   // of the view before
+  Janitor janitor_;        // of the views before
   membership::View view_;  // the group's
   Turn turn_;
   /// Of the next step: decided by the step before, so that it is the same for all, however early or late they hear of a

@@ -232,7 +232,7 @@ void Core::enter_next() {
   for (auto& listener : at_view_)
     if (auto alive = listener.lock()) (*alive)();
   roster_->report_adopted(view_, step_);
-  retire(std::move(group), std::move(regions));
+  janitor_.take({std::move(group), std::move(regions)});
   stalled_ += clock_.now() - began;
 }
 
@@ -275,15 +275,6 @@ std::vector<std::shared_ptr<collective::Region>> Core::renew_areas() {
     before.push_back(std::exchange(area->region, std::move(renewed)));
   }
   return before;
-}
-
-/// To give memory back takes longer than to go on: that is done on the side.
-void Core::retire(std::unique_ptr<collective::Group> group, std::vector<std::shared_ptr<collective::Region>> regions) {
-  janitor_ = std::jthread([group = std::move(group), regions = std::move(regions)]() mutable {
-    lower_priority();
-    group.reset();
-    regions.clear();
-  });
 }
 
 /// Somebody speaks for those of the dead that had given everything to this step: their gradients, which nobody writes

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "collective/group.h"
+
+namespace pliant::session {
+
+/// What a view leaves behind.
+struct Remains {
+  std::unique_ptr<collective::Group> group;
+  std::vector<std::shared_ptr<collective::Region>> regions;
+};
+
+/// Gives memory back, on the side: that takes longer than to go on without it.
+///
+/// Its thread begins with the first view that ends and lives as long as the session: a program that ends in the middle
+/// of it leaves a running thread, never one that nobody has waited for.
+class Janitor {
+ public:
+  void take(Remains remains);
+
+ private:
+  void work(const std::stop_token& stop);
+
+  std::mutex mutex_;
+  std::condition_variable_any wake_;
+  std::deque<Remains> waiting_;
+  std::jthread thread_;  // the last member: it uses the others
+};
+
+}  // namespace pliant::session
