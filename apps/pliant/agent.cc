@@ -13,8 +13,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Nanos kPatience = 1s;  // for others to end by themselves, before anybody is told to
-constexpr Nanos kLastWord = 2s;  // for the coordinator to say how a worker ended, where nobody else can
+constexpr Nanos kLastWord = 2s;     // for the coordinator to say how a worker ended, where nobody else can
+constexpr Nanos kLoneliness = 30s;  // of an agent without workers, far from a coordinator that does not answer
 constexpr Nanos kBetweenScans = 100ms;
 constexpr std::size_t kLastWords = 10;
 
@@ -59,13 +59,21 @@ void Agent::tick() {
     end_workers();
   }
   if (kill_at_ && now >= *kill_at_) kill_workers();
+  if (workers_.alive() == 0 && record_.is_part() && !is_needed()) return begin_settling();
   reporter_.update(now, snapshot());
 }
 
 void Agent::reap() {
   ++turn_;  // all deaths of one look count as simultaneous
   for (auto* worker : workers_.reap()) on_end(*worker);
-  if (workers_.alive() == 0 && phase_ != Phase::settling) begin_settling();
+  if (workers_.alive() == 0 && phase_ != Phase::settling && !is_needed()) begin_settling();
+}
+
+/// Of several hosts one may be without workers for a while.
+bool Agent::is_needed() const {
+  if (!record_.is_part() || phase_ != Phase::running || over_known_) return false;
+  auto missed = keeper_->missed_for();
+  return !missed || *missed < kLoneliness;
 }
 
 void Agent::on_end(Worker& worker) {
@@ -84,6 +92,7 @@ void Agent::on_death(const Death& death) {
   deaths_.push_back(death);
   if (phase_ != Phase::running) return;
   if (state_.view.epoch > 0) return announce(deaths_.back());
+  if (record_.is_part()) return;  // the coordinator says what follows
   phase_ = Phase::ending;
   end_at_ = clock_.now() + kPatience;
 }
@@ -111,8 +120,12 @@ void Agent::give_up_on_explanations() {
 
 void Agent::announce(const Death& death) {
   auto left = workers_.alive();
-  if (left == 0) return;
-  say(fmt::format("pliant: worker {} {}; {} go{} on\n", death.id, deed_of(death.ending), plural(left),
+  if (record_.is_part()) {  // those elsewhere count too
+    left = static_cast<int>(state_.view.members.size());
+    for (const auto& dead : deaths_) left -= in_view(dead.id);
+  }
+  if (left <= 0) return;
+  say(fmt::format("pliant: {}worker {} {}; {} go{} on\n", where(), death.id, deed_of(death.ending), plural(left),
                   left == 1 ? "es" : ""));
 }
 
@@ -149,21 +162,16 @@ void Agent::kill_workers() {
 
 void Agent::report_failure() {
   if (std::exchange(reported_, true)) return;
-  keeper_->drain();  // the dead may have said why
   workers_.copy_output();
   // In a job that survives its workers, only the end of the last ones is the job's.
   auto last = deaths_;
   std::erase_if(last, [this](const Death& death) { return !in_view(death.id); });
-  auto blamed = first_to_blame(last.empty() ? deaths_ : last, accusations_);
+  auto blamed = first_to_blame(last.empty() ? deaths_ : last);
   exit_status_ = blamed ? blamed->ending.exit_status() : 1;
+  if (!blamed && record_.is_part()) return;
   if (!blamed) return say(fmt::format("pliant: job '{}' failed: nobody has finished it\n", record_.name));
-  auto text = fmt::format("pliant: job '{}' failed: worker {} ended after {}: {}\n", record_.name, blamed->id,
-                          format_age(blamed->after), blamed->ending.words());
-  for (const auto& word : accusations_)
-    if (word.id == blamed->id) {
-      text += fmt::format("pliant: of worker {}, {}\n", word.id, word.reason);
-      break;
-    }
+  auto text = fmt::format("pliant: {}job '{}' failed: worker {} ended after {}: {}\n", where(), record_.job_name(),
+                          blamed->id, format_age(blamed->after), blamed->ending.words());
   const auto& worker = *workers_.find(blamed->id);
   auto words = last_lines(worker.err, kLastWords);
   bool from_err = !words.empty();
@@ -189,6 +197,7 @@ void Agent::begin_settling() {
 bool Agent::judged() {
   if (judged_) return true;
   keeper_->drain();
+  if (record_.is_part()) return judge_part();
   give_up_on_explanations();
   if (!unexplained_.empty()) return false;
   bool good = over_ || state_.view.epoch == 0;
@@ -202,6 +211,17 @@ bool Agent::judged() {
   if (!good) report_failure();
   if (good && unknown)
     say(fmt::format("pliant: job '{}' is over; how workers of an earlier agent ended is not known\n", record_.name));
+  return true;
+}
+
+bool Agent::judge_part() {
+  judged_ = true;
+  if (over_) return true;
+  exit_status_ = 1;
+  if (!deaths_.empty())
+    report_failure();
+  else if (!over_known_)
+    say(fmt::format("pliant: {}job '{}' cannot be reached any more\n", where(), record_.job));
   return true;
 }
 
@@ -269,6 +289,8 @@ Snapshot Agent::snapshot() const {
   if (phase_ == Phase::running) now.seconds_left = pace_.seconds_left(clock_.now());
   return now;
 }
+
+std::string Agent::where() const { return record_.is_part() ? fmt::format("host {}: ", record_.host.name) : ""; }
 
 void Agent::say(const std::string& lines) { console_.write(Stream::err, lines); }
 

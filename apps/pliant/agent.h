@@ -1,6 +1,10 @@
 // The agent: the `pliant run` process. Keeps a coordinator alive, starts the workers it asks for, copies output,
 // watches and ends.
 //
+// The agent of one host of several (`pliant run --join`) does the same, but for the coordinator, which is elsewhere: it
+// is in reach or not. Such an agent stays when it has no workers, since more may be asked for, until the coordinator
+// says that the job is over, or is not there for long; and whether the job has failed is not its to say.
+//
 //   phase     event                               to        action
 //   running   the coordinator asks for a worker   running   start it
 //   running   a worker ends well                  running   tell the coordinator
@@ -30,6 +34,7 @@
 #include "apps/pliant/event_log.h"
 #include "apps/pliant/job_dir.h"
 #include "apps/pliant/run.h"
+#include "apps/pliant/signals.h"
 #include "apps/pliant/status_line.h"
 #include "apps/pliant/status_reporter.h"
 #include "apps/pliant/worker_set.h"
@@ -38,8 +43,14 @@
 
 namespace pliant::cli {
 
+/// How the agent of a host introduces itself to the coordinator.
+net::Credentials agent_credentials(const std::string& job, const net::Secret& secret);
+
 class Agent {
  public:
+  static constexpr Nanos kPatience =
+      std::chrono::seconds(1);  ///< for others to end by themselves, before anybody is told to
+
   /// `record` names the job and its program; `dir` is its directory. Workers that run already are taken up.
   /// `environment` is what new ones inherit.
   Agent(const RunOptions& options, JobRecord record, JobDir dir, std::vector<std::string> environment);
@@ -55,14 +66,17 @@ class Agent {
 
   // agent_start.cc: up to the moment when the loop runs, and what the coordinator says.
   Status start();
-  Status watch_signals();
   void keep_coordinator();
+  Result<std::string> offer_place();
+  void on_place(const std::string& address);
   int abandon(const Error& error);
   int let_go(const Error& error);
   void introduce();
   void on_message(const wire::Message& message);
   void start_worker(std::uint64_t id);
   void on_state(const wire::JobState& state);
+  void on_over(const wire::Over& over);
+  void on_stop(const wire::Stop& stop);
   void on_hopeless(const Error& error);
   void write_record_soon();
 
@@ -82,6 +96,8 @@ class Agent {
   void begin_settling();
   void settle();
   bool judged();
+  bool judge_part();
+  bool is_needed() const;
   bool leftovers_gone();
   bool output_copied();
 
@@ -89,6 +105,8 @@ class Agent {
   bool in_view(std::uint64_t id) const;
   Snapshot snapshot() const;
   void say(const std::string& lines);
+  /// "host b: " where there are several.
+  std::string where() const;
 
   const RunOptions options_;
   JobRecord record_;
@@ -98,17 +116,20 @@ class Agent {
   net::Loop loop_;
   Console console_;
   StatusReporter reporter_;
-  Fd signals_;
+  SignalWatch signals_;
   WorkerSet workers_;
   std::optional<CoordinatorKeeper> keeper_;
   EventLog events_;
   bool record_stale_ = false;
-  const bool attached_;  // to a job that ran already
+  std::string own_place_;  // where the coordinator is if it comes here; empty: not chosen yet
+  const bool attached_;    // to a job that ran already
 
   // What the coordinator said last.
   wire::JobState state_;
   bool over_ = false;                     // in good order
+  bool over_known_ = false;               // one way or the other
   std::set<std::uint64_t> said_goodbye_;  // of those that an earlier agent started
+  std::vector<WorkerRecord> missed_;      // ... those whose end nobody saw, and the coordinator was not told of
   bool refused_ = false;
   std::optional<wire::Progress> progress_;
   Pace pace_;
@@ -117,7 +138,6 @@ class Agent {
   int turn_ = 0;
   std::vector<Death> deaths_;
   std::vector<Death> unexplained_;  // the coordinator will say whether they said goodbye
-  std::vector<Accusation> accusations_;
   std::optional<Error> cannot_start_;
   bool interrupted_ = false;
   bool reported_ = false;

@@ -1,6 +1,5 @@
 // The agent's first half: how it starts, and what it does for the coordinator.
 #include <fmt/format.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,31 +9,28 @@
 #include "apps/pliant/agent.h"
 #include "base/log.h"
 #include "base/system.h"
+#include "net/tcp.h"
 
 namespace pliant::cli {
 namespace {
-
-constexpr std::size_t kMostAccusations = 4096;
 
 WorkerSetOptions worker_options(const RunOptions& options, const JobRecord& record, const std::string& dir,
                                 std::vector<std::string> environment) {
   const auto& plan = record.plan;
   auto workers = static_cast<int>(plan.wanted);
-  WorkerEnv env{record.name, plan.coordinator, workers,          plan.threads,
-                plan.seed,   plan.env,         secret_file(dir), plan.interface_name};
-  if (!plan.hosts.empty()) env.coordinator = "tcp:" + plan.endpoint;
-  if (env.threads <= 0) env.threads = std::max(1, usable_cores() / workers);
-  return {record.program, record.argv, std::move(environment), env, record.output_dir, options.output,
-          plan.hosts,     plan.via};
-}
-
-std::uint32_t slots_of(const JobPlan& plan) {
-  std::uint32_t slots = 0;
-  for (const auto& host : plan.hosts) slots += host.slots;
-  return slots;
+  auto here = record.is_part() ? std::min(workers, static_cast<int>(record.host.slots)) : workers;
+  WorkerEnv env{record.job_name(), plan.coordinator,    workers,    plan.threads, plan.seed, plan.env, record.host.name,
+                secret_file(dir),  plan.interface_name, plan.ports, plan.store};
+  if (!plan.store.empty()) env.coordinator = "file:" + place_file(dir);
+  if (env.threads <= 0) env.threads = std::max(1, usable_cores() / here);
+  return {record.program, record.argv, std::move(environment), env, record.output_dir, options.output};
 }
 
 }  // namespace
+
+net::Credentials agent_credentials(const std::string& job, const net::Secret& secret) {
+  return {secret, {net::Purpose::coordinator, job, UINT64_MAX, UINT64_MAX, 0, 0}};
+}
 
 Agent::Agent(const RunOptions& options, JobRecord record, JobDir dir, std::vector<std::string> environment)
     : options_(options),
@@ -52,31 +48,20 @@ Agent::Agent(const RunOptions& options, JobRecord record, JobDir dir, std::vecto
 Agent::~Agent() = default;
 
 Status Agent::start() {
-  PLIANT_TRY(watch_signals());
-  PLIANT_TRY(workers_.prepare(record_.plan.wanted, record_.plan.most));
-  for (const auto& worker : record_.workers) PLIANT_TRY(workers_.take_up(worker));
-  events_.open(record_.plan, "agent");
+  auto signals = SignalWatch::start(
+      loop_, [this](int number) { on_signal(number); }, options_.join != "-");
+  if (!signals.ok()) return signals.error();
+  signals_ = std::move(signals).value();
+  auto here = record_.is_part() ? record_.host.slots : record_.plan.wanted;
+  PLIANT_TRY(workers_.prepare(here, record_.is_part() ? here : record_.plan.most));
+  for (const auto& worker : record_.workers) {
+    auto runs = workers_.take_up(worker);
+    if (!runs.ok()) return runs.error();
+    if (!runs.value()) missed_.push_back(worker);
+  }
+  events_.open(record_.plan, record_.is_part() ? "agent-" + record_.host.name : "agent");
   events_.note(attached_ ? "attached" : "begun", record_.name);
   keep_coordinator();
-  return {};
-}
-
-Status Agent::watch_signals() {
-  for (int number : {SIGPIPE, SIGXFSZ}) signal(number, SIG_IGN);
-  signal(SIGCHLD, SIG_DFL);  // if it came to us ignored, the kernel would reap our children
-  sigset_t wanted;
-  sigemptyset(&wanted);
-  for (int number : {SIGINT, SIGTERM, SIGQUIT}) sigaddset(&wanted, number);
-  struct sigaction hangup {};
-  sigaction(SIGHUP, nullptr, &hangup);
-  if (hangup.sa_handler != SIG_IGN) sigaddset(&wanted, SIGHUP);  // nohup wants it ignored
-  if (sigprocmask(SIG_BLOCK, &wanted, nullptr) != 0) return errno_error("sigprocmask");
-  signals_ = Fd(signalfd(-1, &wanted, SFD_NONBLOCK | SFD_CLOEXEC));
-  if (!signals_) return errno_error("signalfd");
-  loop_.watch(signals_.get(), [this] {
-    signalfd_siginfo info{};
-    while (read(signals_.get(), &info, sizeof(info)) == sizeof(info)) on_signal(static_cast<int>(info.ssi_signo));
-  });
   return {};
 }
 
@@ -88,7 +73,39 @@ void Agent::keep_coordinator() {
   };
   events.on_message = [this](const wire::Message& message) { on_message(message); };
   events.on_hopeless = [this](const Error& error) { on_hopeless(error); };
-  keeper_.emplace(loop_, dir_.path(), record_.plan.coordinator, workers_.files(), std::move(events));
+  events.offer = [this] { return offer_place(); };
+  events.on_place = [this](const std::string& address) { on_place(address); };
+  events.on_trouble = [this](const std::string& line) { say(fmt::format("pliant: {}{}\n", where(), line)); };
+  const auto& plan = record_.plan;
+  KeeperOptions options{dir_.path(), plan.coordinator,   std::nullopt,    plan.store,
+                        record_.job, !record_.is_part(), workers_.files()};
+  if (record_.is_part())
+    options.credentials = agent_credentials(record_.job, net::Secret::from_file(secret_file(dir_.path())).or_throw());
+  keeper_.emplace(loop_, std::move(options), std::move(events));
+}
+
+/// The coordinator may come here if its host is lost: where is it then?
+Result<std::string> Agent::offer_place() {
+  if (own_place_.empty()) {
+    auto there = net::parse_endpoint(record_.plan.endpoint);
+    if (!there.ok()) return there.error();
+    const auto& chosen = record_.plan.interface_name;
+    auto address = chosen.empty() ? net::address_towards(there.value().address) : net::address_of_interface(chosen);
+    if (!address.ok()) return address.error();
+    auto ports = net::parse_ports(record_.plan.ports.empty() ? "0" : record_.plan.ports);
+    auto listener = net::tcp_listen(address.value(), ports.value());
+    if (!listener.ok()) return listener.error();
+    own_place_ = listener.value().endpoint.text();
+  }
+  record_.plan.endpoint = own_place_;  // for the coordinator that is started here
+  PLIANT_TRY(dir_.write(record_));
+  return "tcp:" + own_place_;
+}
+
+void Agent::on_place(const std::string& address) {
+  events_.note("place", address);
+  if (auto written = write_atomically(place_file(dir_.path()), address + "\n"); !written.ok())
+    say(fmt::format("pliant: {}\n", written.error().message));
 }
 
 /// This agent is of no use to a job that runs without it.
@@ -113,8 +130,13 @@ int Agent::abandon(const Error& error) {
 
 /// The second hello says that this is all.
 void Agent::introduce() {
-  wire::AgentHello hello{record_.name, "", slots_of(record_.plan)};
+  wire::AgentHello hello{record_.job_name(), record_.host.name,
+                         record_.is_part() ? record_.host.slots : static_cast<std::uint32_t>(wire::kMaxMembers)};
   keeper_->send(hello);
+  for (const auto& worker : std::exchange(missed_, {})) {
+    keeper_->send(wire::Started{worker.id, worker.process.pid});
+    keeper_->send(wire::Ended{worker.id, 0, "it ended while there was no agent"});
+  }
   for (auto& worker : workers_.all()) {
     if (worker.process.running())
       keeper_->send(wire::Started{worker.id, worker.process.id().pid});
@@ -138,12 +160,12 @@ void Agent::on_message(const wire::Message& message) {
   } else if (const auto* progress = std::get_if<wire::Progress>(&message)) {
     progress_ = *progress;
     pace_.on_progress(clock_.now(), *progress);
-  } else if (const auto* complaint = std::get_if<wire::Complaint>(&message)) {
-    if (accusations_.size() < kMostAccusations) accusations_.push_back({complaint->id, printable(complaint->reason)});
   } else if (const auto* parted = std::get_if<wire::Parted>(&message)) {
     explain_end(parted->id, parted->goodbye != 0);
-  } else if (std::holds_alternative<wire::Over>(message)) {
-    over_ = true;
+  } else if (const auto* over = std::get_if<wire::Over>(&message)) {
+    on_over(*over);
+  } else if (const auto* stop = std::get_if<wire::Stop>(&message)) {
+    on_stop(*stop);
   } else if (const auto* refusal = std::get_if<wire::Refusal>(&message)) {
     if (!std::exchange(refused_, true))
       say(fmt::format("pliant: the coordinator refuses this agent: {}\n", printable(refusal->reason)));
@@ -155,14 +177,14 @@ void Agent::start_worker(std::uint64_t id) {
   auto started = workers_.start(id);
   if (started.ok()) {
     const auto& worker = *started.value();
-    record_.workers.push_back({worker.process.id(), worker.out, worker.err, id, worker.host});
+    record_.workers.push_back({worker.process.id(), worker.out, worker.err, id});
     write_record_soon();
     keeper_->send(wire::Started{id, worker.process.id().pid});
     events_.note("started", id, fmt::format("process {}", worker.process.id().pid));
     return;
   }
-  if (attached_ || state_.view.epoch > 0) {  // those who run are not concerned
-    say(fmt::format("pliant: {}\n", started.error().message));
+  if (attached_ || record_.is_part() || state_.view.epoch > 0) {  // those who run are not concerned
+    say(fmt::format("pliant: {}{}\n", where(), started.error().message));
     keeper_->send(wire::Ended{id, 0, started.error().message});
     return;
   }
@@ -187,6 +209,25 @@ void Agent::on_state(const wire::JobState& state) {
   phase_ = Phase::running;
   end_at_.reset();
   for (const auto& death : deaths_) announce(death);
+}
+
+void Agent::on_over(const wire::Over& over) {
+  over_ = over.good != 0;
+  over_known_ = true;
+  if (over_ || !record_.is_part() || phase_ != Phase::running) return;
+  phase_ = Phase::ending;  // those who wait are told as well: give them the time to go by themselves
+  end_at_ = clock_.now() + kPatience;
+}
+
+/// The job is stopped from elsewhere.
+void Agent::on_stop(const wire::Stop& stop) {
+  if (!record_.is_part() || phase_ == Phase::settling) return;
+  if (phase_ != Phase::stopping) {
+    interrupted_ = true;
+    phase_ = Phase::stopping;
+    if (!stop.force) end_workers();
+  }
+  if (stop.force) kill_workers();
 }
 
 void Agent::on_hopeless(const Error& error) {

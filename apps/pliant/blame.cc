@@ -5,11 +5,8 @@
 
 namespace pliant::cli {
 
-std::optional<Death> first_to_blame(const std::vector<Death>& deaths, const std::vector<Accusation>& accusations) {
-  auto accused = [&](std::uint64_t id) {
-    return std::any_of(accusations.begin(), accusations.end(), [&](const auto& word) { return word.id == id; });
-  };
-  auto order = [&](const Death& death) { return std::tuple(!accused(death.id), death.turn, death.id); };
+std::optional<Death> first_to_blame(const std::vector<Death>& deaths) {
+  auto order = [](const Death& death) { return std::tuple(death.turn, death.id); };
   auto first = std::min_element(deaths.begin(), deaths.end(),
                                 [&](const Death& a, const Death& b) { return order(a) < order(b); });
   if (first == deaths.end()) return std::nullopt;

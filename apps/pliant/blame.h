@@ -19,14 +19,7 @@ struct Death {
   Nanos after{0};  ///< since its start
 };
 
-/// Somebody's word that a worker is to blame.
-struct Accusation {
-  std::uint64_t id = 0;
-  std::string reason;
-};
-
-/// The death to report. Workers that others accuse come first if they really died, then the earliest; within a turn,
-/// the lowest id. Nothing if nobody died.
-std::optional<Death> first_to_blame(const std::vector<Death>& deaths, const std::vector<Accusation>& accusations);
+/// The death to report: the earliest; within a turn, the lowest id. Nothing if nobody died.
+std::optional<Death> first_to_blame(const std::vector<Death>& deaths);
 
 }  // namespace pliant::cli

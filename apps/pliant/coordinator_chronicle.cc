@@ -30,7 +30,9 @@ void Chronicle::begun(const std::optional<membership::Memory>& memory) {
   log_.note("begun", fmt::format("process {}{}", getpid(), memory ? ", from an earlier one's note" : ""));
 }
 
-void Chronicle::agent_came(pid_t pid) { log_.note("agent", fmt::format("process {}", pid)); }
+void Chronicle::agent_came(pid_t pid, const std::string& host) {
+  log_.note("agent", host.empty() ? fmt::format("process {}", pid) : "on host " + host);
+}
 
 void Chronicle::joined(const wire::Join& join) {
   auto place = join.view.epoch ? fmt::format(", in view {}", join.view.epoch) : std::string();

@@ -36,7 +36,7 @@ class Chronicle {
   void begun(const std::optional<membership::Memory>& memory);
   void ends(const std::string& why) { log_.note("ends", why); }
 
-  void agent_came(pid_t pid);
+  void agent_came(pid_t pid, const std::string& host);
   void joined(const wire::Join& join);
   void refused(std::optional<std::uint64_t> worker, pid_t pid, const std::string& reason);
   /// From a worker, or from the agent or somebody else.

@@ -20,6 +20,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr auto kTick = 20ms;
+constexpr auto kFarTick = 100ms;
 constexpr int kTimeToEnd = 2000;  // milliseconds between asking and killing
 
 void end_process(const Fd& pidfd) {
@@ -32,14 +33,17 @@ void end_process(const Fd& pidfd) {
 
 }  // namespace
 
-CoordinatorKeeper::CoordinatorKeeper(net::Loop& loop, std::string dir, std::string address, const rlimit& files,
-                                     KeeperEvents events)
+CoordinatorKeeper::CoordinatorKeeper(net::Loop& loop, KeeperOptions options, KeeperEvents events)
     : loop_(loop),
-      dir_(std::move(dir)),
-      address_(std::move(address)),
-      files_(files),
+      options_(std::move(options)),
       events_(std::move(events)),
-      timer_(loop.every(kTick, [this] { tick(); })) {
+      timer_(loop.every(options_.credentials ? kFarTick : kTick, [this] { tick(); })),
+      missed_since_(clock_.now()),
+      starts_(options_.starts && options_.store.empty()) {
+  if (options_.store.empty())
+    dial(options_.address);
+  else
+    elect();
   loop_.post([this] { tick(); });
 }
 
@@ -51,17 +55,53 @@ CoordinatorKeeper::~CoordinatorKeeper() {
 
 void CoordinatorKeeper::tick() {
   if (line_ && !outbox_.flush(line_)) disconnect();
-  if (hopeless_ || line_ || connect() || child_) return;
-  start_child();
+  if (line_ && silent()) disconnect();
+  if (hopeless_) return;
+  if (election_) election_->tick(missed_for());
+  if (line_ || !dialer_) return;
+  dialer_->call();
+  if (!line_ && !child_ && starts_) start_child();
 }
 
-bool CoordinatorKeeper::connect() {
-  auto socket = net::connect_to(address_);
-  if (!socket.ok()) return false;
-  line_ = net::Line::local(std::move(socket).value());
+/// Time in which this process did not run does not count.
+bool CoordinatorKeeper::silent() {
+  auto now = clock_.now();
+  bool late = now - std::exchange(ticked_, now) > kSilence / 4;
+  if (late) heard_ = now;
+  return !line_.is_local() && now - heard_ > kSilence;
+}
+
+void CoordinatorKeeper::dial(const std::string& address) {
+  dialer_.emplace(
+      loop_, address, options_.credentials, [this](net::Line line) { connected(std::move(line)); },
+      [](const Error& error) { log::debug("agent: no coordinator: {}", error.message); });
+}
+
+void CoordinatorKeeper::elect() {
+  ElectionEvents events;
+  events.offer = events_.offer;
+  events.on_trouble = events_.on_trouble;
+  events.on_place = [this](const std::string& address, bool here) {
+    log::debug("agent: the coordinator is at {}{}", address, here ? ", which is here" : "");
+    disconnect();
+    starts_ = here;
+    dial(address);
+    events_.on_place(address);
+  };
+  election_.emplace(loop_, options_.store, options_.job, std::move(events));
+}
+
+void CoordinatorKeeper::connected(net::Line line) {
+  line_ = std::move(line);
+  heard_ = ticked_ = clock_.now();
   loop_.watch(line_.fd(), [this] { read(); });
   events_.on_connected();
-  return true;
+  read();  // something may have come with the handshake
+}
+
+std::optional<Nanos> CoordinatorKeeper::missed_for() const {
+  if (line_) return std::nullopt;
+  return clock_.now() - missed_since_;
 }
 
 void CoordinatorKeeper::disconnect() {
@@ -69,6 +109,7 @@ void CoordinatorKeeper::disconnect() {
   loop_.unwatch(line_.fd());
   line_.close();
   outbox_.clear();
+  missed_since_ = clock_.now();
 }
 
 void CoordinatorKeeper::read() {
@@ -79,6 +120,7 @@ void CoordinatorKeeper::read() {
       return disconnect();
     }
     if (!received.value()) return;
+    heard_ = clock_.now();
     events_.on_message(received.value()->message);
   }
 }
@@ -94,10 +136,10 @@ bool CoordinatorKeeper::send(const wire::Message& message) {
 void CoordinatorKeeper::start_child() {
   SpawnOptions spawn;
   spawn.path = "/proc/self/exe";
-  spawn.argv = {"pliant", "coordinator", dir_};
+  spawn.argv = {"pliant", "coordinator", options_.dir};
   spawn.env = own_environment();
   spawn.out = spawn.err = err_path();
-  spawn.files = files_;
+  spawn.files = options_.files;
   spawn.append = spawn.own_session = true;
   auto child = WatchedProcess::spawn(spawn);
   if (!child.ok()) return give_up(child.error().message);
@@ -126,10 +168,16 @@ void CoordinatorKeeper::give_up(const std::string& why) {
   events_.on_hopeless({Code::internal, text});
 }
 
+void CoordinatorKeeper::forget(std::function<void()> done) {
+  hopeless_ = true;
+  if (!election_) return done();
+  election_->forget(std::move(done));
+}
+
 void CoordinatorKeeper::end() {
   hopeless_ = true;
   disconnect();
-  if (auto note = read_note(dir_))
+  if (auto note = read_note(options_.dir))
     if (auto pidfd = open_process(note->process); pidfd.ok()) end_process(pidfd.value());
   if (!child_) return;
   loop_.unwatch(child_->pidfd());

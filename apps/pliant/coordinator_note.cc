@@ -2,6 +2,7 @@
 
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 namespace pliant::cli {
 namespace {
@@ -43,8 +44,14 @@ std::string note_text(const CoordinatorNote& note) {
 
 std::optional<CoordinatorNote> read_note(const std::string& job_dir) {
   std::ifstream file(job_dir + kNoteFile);
+  std::ostringstream text;
+  text << file.rdbuf();
+  return note_from(text.str());
+}
+
+std::optional<CoordinatorNote> note_from(const std::string& text) {
   try {
-    auto all = json::parse(file);
+    auto all = json::parse(text);
     CoordinatorNote note;
     note.process = {all.at("process").at("pid").get<pid_t>(), all.at("process").at("start").get<std::uint64_t>()};
     note.memory.view = view_from(all.at("view"));

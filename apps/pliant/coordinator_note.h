@@ -17,6 +17,7 @@ struct CoordinatorNote {
 };
 
 std::string note_text(const CoordinatorNote& note);
+std::optional<CoordinatorNote> note_from(const std::string& text);
 /// Nothing if the file is not there or is not one of ours.
 std::optional<CoordinatorNote> read_note(const std::string& job_dir);
 

@@ -15,8 +15,11 @@
 #include "apps/pliant/coordinator_chronicle.h"
 #include "apps/pliant/coordinator_note.h"
 #include "apps/pliant/coordinator_server.h"
+#include "apps/pliant/election.h"
 #include "apps/pliant/job_dir.h"
 #include "base/log.h"
+#include "membership/store.h"
+#include "net/dialer.h"
 #include "net/tcp.h"
 
 namespace pliant::cli {
@@ -26,6 +29,8 @@ using namespace std::chrono_literals;
 
 constexpr Nanos kLoneliness = 3s;
 constexpr auto kLook = 50ms;
+constexpr auto kBetweenLooks = 500ms;  // into the store
+constexpr std::uint64_t kNumbersAhead = 64;
 
 class CoordinatorProcess {
  public:
@@ -36,11 +41,18 @@ class CoordinatorProcess {
   void run();
 
  private:
+  std::optional<membership::Memory> own_note() const;
+  Status serve(const std::optional<membership::Memory>& memory);
+  void read_memory();
+  void write_memory();
+  void look_for_successor();
+  void end_when_forgotten();
   Result<Fd> listen() const;
   Status open_to_others();
   void watch_signals();
-  void remember(const membership::Memory& memory) const;
+  void remember(const membership::Memory& memory);
   bool is_agent(pid_t pid) const;
+  std::string charter() const;
   void look_around();
 
   Job job_;
@@ -53,41 +65,111 @@ class CoordinatorProcess {
   Nanos attended_at_;
   bool was_attended_ = false;
   bool told_to_end_ = false;
+  bool succeeded_ = false;  // by a coordinator elsewhere
+
+  // With a store.
+  std::unique_ptr<membership::Store> store_;
+  std::string memory_;          // to be written
+  std::uint64_t revision_ = 0;  // of what is stored
+  bool writing_ = false, stale_ = false;
+  bool ending_ = false;
 };
 
 membership::CoordinatorOptions options_of(const JobRecord& record) {
   const auto& plan = record.plan;
-  return {record.name, plan.seed, plan.wanted, plan.start, plan.least, plan.most, plan.restarts};
+  return {record.job_name(), plan.seed, plan.wanted, plan.start, plan.least, plan.most, plan.restarts};
 }
 
 /// The lock decides who serves, so a socket that is still there belongs to a coordinator that is gone.
 Result<Fd> CoordinatorProcess::listen() const {
-  const auto& address = job_.record.plan.coordinator;
+  auto address = job_.record.plan.coordinator;
+  if (net::is_remote(address)) address = coordinator_address(job_.dir);  // it was elsewhere before
   if (!address.starts_with('@')) unlink(address.c_str());
   return net::listen_at(address);
 }
 
 Status CoordinatorProcess::start() {
   watch_signals();
+  loop_.every(kLook, [this] { look_around(); });
+  if (job_.record.plan.store.empty()) return serve(own_note());
+  auto store = membership::open_store(loop_, job_.record.plan.store);
+  if (!store.ok()) return store.error();
+  store_ = std::move(store).value();
+  read_memory();
+  loop_.every(kBetweenLooks, [this] { look_for_successor(); });
+  return {};
+}
+
+std::optional<membership::Memory> CoordinatorProcess::own_note() const {
+  auto note = read_note(job_.dir);
+  return note ? std::optional(note->memory) : std::nullopt;
+}
+
+Status CoordinatorProcess::serve(const std::optional<membership::Memory>& memory) {
   auto listener = listen();
   if (!listener.ok()) return listener.error();
-  std::optional<membership::Memory> memory;
-  if (auto note = read_note(job_.dir)) memory = note->memory;
   chronicle_.begun(memory);
   ServerEvents events;
   events.is_agent = [this](pid_t pid) { return is_agent(pid); };
+  events.charter = [this] { return charter(); };
   events.remember = [this](const membership::Memory& now) { remember(now); };
   server_.emplace(loop_, std::move(listener).value(), options_of(job_.record), memory, std::move(events), chronicle_);
   PLIANT_TRY(open_to_others());
   for (const auto& worker : job_.record.workers)
     if (alive(worker.process)) server_->know(worker.id, worker.process.pid);
-  loop_.every(kLook, [this] { look_around(); });
   return {};
+}
+
+// ---- the store ----
+
+/// What a coordinator elsewhere remembered last. It may have used more numbers than it could write down.
+void CoordinatorProcess::read_memory() {
+  store_->read(memory_key(job_.record.job_name()), [this](const Result<membership::Entry>& entry) {
+    auto memory = own_note();
+    if (!entry.ok()) log::warn("coordinator: {}", entry.error().message);
+    if (entry.ok()) revision_ = entry.value().revision;
+    if (revision_) {
+      auto note = note_from(entry.value().text);
+      if (note) memory = note->memory;
+      if (memory) memory->next_id += kNumbersAhead;
+    }
+    serve(memory).or_throw();
+  });
+}
+
+void CoordinatorProcess::write_memory() {
+  if (!store_) return;
+  stale_ = true;
+  if (std::exchange(writing_, true)) return;
+  stale_ = false;
+  store_->replace(memory_key(job_.record.job_name()), revision_, memory_, [this](const auto& attempt) {
+    writing_ = false;
+    if (attempt.ok()) revision_ = attempt.value().now.revision;
+    if (attempt.ok() && !attempt.value().won) stale_ = true;  // of a predecessor, or of an attempt that seemed to fail
+    if (stale_ && attempt.ok()) write_memory();
+  });
+}
+
+/// Members follow who has the higher term; this only saves them the choice.
+void CoordinatorProcess::look_for_successor() {
+  store_->read(place_key(job_.record.job_name()), [this](const Result<membership::Entry>& entry) {
+    if (!entry.ok() || entry.value().revision == 0) return;
+    succeeded_ = entry.value().text != "tcp:" + job_.record.plan.endpoint;
+    if (succeeded_) loop_.stop();
+  });
+  if (stale_ && !writing_) write_memory();
+}
+
+/// The job is over, and the store need not know of it any more.
+void CoordinatorProcess::end_when_forgotten() {
+  if (!store_) return loop_.stop();
+  if (std::exchange(ending_, true)) return;
+  store_->remove_all(job_.record.job_name() + "/", [this](const Status&) { loop_.stop(); });
 }
 
 /// At the port that the job was given when it began, so that workers find the next coordinator where this one was.
 Status CoordinatorProcess::open_to_others() {
-  if (job_.record.plan.hosts.empty()) return {};
+  if (!job_.record.plan.spread()) return {};
   auto endpoint = net::parse_endpoint(job_.record.plan.endpoint);
   if (!endpoint.ok()) return endpoint.error();
   auto secret = net::Secret::from_file(secret_file(job_.dir));
@@ -112,9 +194,11 @@ void CoordinatorProcess::watch_signals() {
   });
 }
 
-void CoordinatorProcess::remember(const membership::Memory& memory) const {
-  auto written = write_atomically(job_.dir + kNoteFile, note_text({this_process(), memory}));
+void CoordinatorProcess::remember(const membership::Memory& memory) {
+  memory_ = note_text({this_process(), memory});
+  auto written = write_atomically(job_.dir + kNoteFile, memory_);
   if (!written.ok()) log::warn("coordinator: {}", written.error().message);
+  write_memory();
 }
 
 bool CoordinatorProcess::is_agent(pid_t pid) const {
@@ -122,21 +206,40 @@ bool CoordinatorProcess::is_agent(pid_t pid) const {
   return job && job->record.agent.pid == pid;
 }
 
+/// The job without what is only of this host.
+std::string CoordinatorProcess::charter() const {
+  auto record = job_.record;
+  record.name = job_.record.job_name();
+  record.job.clear();
+  record.host = {"", 0};
+  record.agent = {};
+  record.workers.clear();
+  record.hosts.clear();
+  record.plan.hosts.clear();
+  record.plan.via.clear();
+  record.plan.discovery.clear();
+  record.plan.coordinator = "tcp:" + record.plan.endpoint;
+  if (record.output_dir == job_.dir) record.output_dir.clear();
+  return record_text(record);
+}
+
 void CoordinatorProcess::look_around() {
   auto now = clock_.now();
+  if (!server_) return;
   if (server_->attended()) {
     was_attended_ = true;
     attended_at_ = now;
     return;
   }
   bool over = was_attended_ && server_->coordinator().over();
-  if (over || now - attended_at_ >= kLoneliness) loop_.stop();
+  if (over) return end_when_forgotten();
+  if (now - attended_at_ >= kLoneliness) loop_.stop();
 }
 
 void CoordinatorProcess::run() {
   loop_.run();
-  chronicle_.ends(told_to_end_ ? "told to" : "nobody is left");
-  log::debug("coordinator: {} connections or messages refused", server_->refused());
+  chronicle_.ends(told_to_end_ ? "told to" : succeeded_ ? "there is another one elsewhere" : "nobody is left");
+  if (server_) log::debug("coordinator: {} connections or messages refused", server_->refused());
   server_.reset();
   if (told_to_end_) return;  // whoever said so cleans up
   unlink((job_.dir + kNoteFile).c_str());

@@ -38,13 +38,15 @@ CoordinatorServer::CoordinatorServer(net::Loop& loop, Fd listener, const members
       events_(std::move(events)),
       chronicle_(chronicle),
       most_strangers_(options.wanted + kSpareConnections),
-      timer_(loop.every(500ms, [this] { sweep(); })) {
+      timer_(loop.every(500ms, [this] { sweep(); })),
+      pulse_(loop.every(200ms, [this] { pulse(); })) {
   loop_.watch(listener_.get(), [this] { accept_all(); });
   deliver({});
 }
 
 CoordinatorServer::~CoordinatorServer() {
   loop_.cancel(timer_);
+  loop_.cancel(pulse_);
   if (flusher_) loop_.cancel(*flusher_);
   loop_.unwatch(listener_.get());
   for (const auto& [link, connection] : connections_) loop_.unwatch(connection.line.fd());
@@ -132,6 +134,14 @@ void CoordinatorServer::sweep() {
   loop_.watch(listener_.get(), [this] { accept_all(); });
 }
 
+/// Far agents cannot see that this process is gone if its host goes with it.
+void CoordinatorServer::pulse() {
+  std::vector<Link> far;
+  for (const auto& [link, connection] : connections_)
+    if (connection.agent && connection.remote) far.push_back(link);
+  for (auto link : far) send_to(link, wire::Pulse{});
+}
+
 void CoordinatorServer::read_from(Link link) {
   for (int i = 0; i < kAtOnce; ++i) {
     auto at = connections_.find(link);
@@ -152,20 +162,29 @@ void CoordinatorServer::read_from(Link link) {
 void CoordinatorServer::on_message(Link link, const wire::Message& message) {
   if (const auto* join = std::get_if<wire::Join>(&message)) return on_join(link, *join);
   if (const auto* hello = std::get_if<wire::AgentHello>(&message)) return on_hello(link, *hello);
-  bool anybody_may = std::holds_alternative<wire::Resize>(message);
+  bool here = !connections_.at(link).remote;
+  bool anybody_may =
+      here && (std::holds_alternative<wire::Resize>(message) || std::holds_alternative<wire::Stop>(message));
   if (!connections_.at(link).placed() && !anybody_may) return refuse(link, "join first");
   const auto* started = std::get_if<wire::Started>(&message);
   bool from_agent = connections_.at(link).agent;
+  bool is_ours = from_agent && !connections_.at(link).remote;
   chronicle_.heard(connections_.at(link).worker, from_agent, message);
   deliver(coordinator_.on_message(link, message));
-  if (started && from_agent) on_started(*started);
+  if (started && is_ours) on_started(*started);
 }
 
 void CoordinatorServer::on_hello(Link link, const wire::AgentHello& hello) {
   auto& connection = connections_.at(link);
-  if (connection.remote || !events_.is_agent(connection.pid))
+  bool remote = connection.remote.has_value();
+  if (!remote && !events_.is_agent(connection.pid))
     return refuse(link, fmt::format("process {} is not the agent of this job", connection.pid));
-  if (!std::exchange(connection.agent, true)) chronicle_.agent_came(connection.pid);
+  if (remote && ((hello.host.empty() && hello.slots) || connection.worker))
+    return refuse(link, "only an agent that names its host may start workers");
+  if (!std::exchange(connection.agent, true)) {
+    chronicle_.agent_came(connection.pid, hello.host);
+    if (remote) send_to(link, wire::Charter{events_.charter()});
+  }
   deliver(coordinator_.on_message(link, hello));
 }
 

@@ -1,9 +1,10 @@
 // The coordinator's sockets: connections around the pure state machine membership::Coordinator.
 //
 // Strangers cannot harm the job: what does not decode, names another job or comes out of turn is refused, counted and
-// logged at debug level. Connections that are neither a worker's nor the agent's are bounded in number and in time. A
+// logged at debug level. Connections that are neither a worker's nor an agent's are bounded in number and in time. A
 // worker's place is for its own process and for those that it started, by the kernel's word; which process that is, the
-// agent says. A worker may be faster than its agent: its request waits for that word.
+// agent says. A worker may be faster than its agent: its request waits for that word. On other hosts there is no such
+// word: whoever knows the job's secret may come in the name of any worker or host.
 //
 // Threads: lives on its loop's thread.
 #pragma once
@@ -31,6 +32,8 @@ namespace pliant::cli {
 struct ServerEvents {
   /// Is this process the job's agent?
   std::function<bool(pid_t pid)> is_agent;
+  /// What agents on other hosts are to start.
+  std::function<std::string()> charter;
   /// To be kept for the next coordinator, before anybody hears of it.
   std::function<void(const membership::Memory& memory)> remember;
 };
@@ -40,7 +43,7 @@ class CoordinatorServer {
   /// Serves `listener` on `loop`. Loop and chronicle must outlive it.
   CoordinatorServer(net::Loop& loop, Fd listener, const membership::CoordinatorOptions& options,
                     const std::optional<membership::Memory>& memory, ServerEvents events, Chronicle& chronicle);
-  /// From now on also for workers on other hosts, who know the secret and come to `listener`.
+  /// From now on also for workers and agents on other hosts, who know the secret and come to `listener`.
   void open_to_others(Fd listener, const net::Secret& secret);
   ~CoordinatorServer();
   CoordinatorServer(const CoordinatorServer&) = delete;
@@ -74,12 +77,13 @@ class CoordinatorServer {
   void add_connection(Connection connection);
   void make_room();
   void sweep();
+  void pulse();
   void read_from(Link link);
   void on_message(Link link, const wire::Message& message);
   void on_join(Link link, const wire::Join& join);
   void place(Link link, const wire::Join& join);
   void on_hello(Link link, const wire::AgentHello& hello);
-  void on_started(const wire::Started& started);
+  void on_started(const wire::Started& started);  // on this host
   std::optional<std::uint64_t> owner_of(pid_t pid) const;
 
   void deliver(const membership::Letters& letters);
@@ -97,7 +101,7 @@ class CoordinatorServer {
   ServerEvents events_;
   Chronicle& chronicle_;
   std::size_t most_strangers_;
-  net::Loop::Timer timer_;
+  net::Loop::Timer timer_, pulse_;
   std::optional<net::Loop::Timer> flusher_;  // while any outbox holds something
   std::map<Link, Connection> connections_;   // in order of arrival
   Link next_link_ = 1;

@@ -1,14 +1,21 @@
 #include "apps/pliant/hosts_flags.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <charconv>
+#include <cstdio>
+#include <filesystem>
 #include <fstream>
+#include <memory>
 #include <sstream>
 
+#include "apps/pliant/ticket.h"
+#include "membership/etcd.h"
 #include "net/tcp.h"
 #include "net/trust.h"
 #include "wire/messages.h"
@@ -16,14 +23,17 @@
 namespace pliant::cli {
 namespace {
 
+constexpr std::size_t kLongestHost = 64;
+
 Result<HostSlots> host_from(std::string name, const std::string& slots) {
   HostSlots host{std::move(name), 1};
   auto end = slots.data() + slots.size();
   bool number = slots.empty() || std::from_chars(slots.data(), end, host.slots).ptr == end;
   if (!number || host.slots < 1 || host.slots > wire::kMaxMembers)
     return Error{Code::invalid, fmt::format("'{}' is not a number of slots", slots)};
-  auto odd = [](unsigned char c) { return !std::isgraph(c) || c == ',' || c == ':'; };
-  if (host.name.empty() || host.name.size() > wire::kMaxName || std::ranges::any_of(host.name, odd))
+  auto odd = [](unsigned char c) { return !std::isalnum(c) && c != '.' && c != '-' && c != '_'; };
+  bool fits = !host.name.empty() && host.name.size() <= kLongestHost && !host.name.starts_with('-');
+  if (!fits || std::ranges::any_of(host.name, odd))
     return Error{Code::invalid, fmt::format("'{}' is not a host's name", host.name)};
   return host;
 }
@@ -37,6 +47,25 @@ Status add_host(std::vector<HostSlots>& hosts, Result<HostSlots> host) {
   return {};
 }
 
+/// One per line; `source` is what to name if there is none.
+Result<std::vector<HostSlots>> hosts_in(std::istream& lines, const std::string& source) {
+  std::vector<HostSlots> hosts;
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line.substr(0, line.find('#')));
+    std::string name, slots;
+    if (!(words >> name)) continue;
+    words >> slots;
+    if (slots.starts_with("slots=")) slots = slots.substr(6);
+    if (auto cut = name.rfind(':'); cut != std::string::npos && slots.empty()) {
+      slots = name.substr(cut + 1);
+      name.resize(cut);
+    }
+    PLIANT_TRY(add_host(hosts, host_from(name, slots)));
+  }
+  if (hosts.empty()) return Error{Code::invalid, source + " names no host"};
+  return hosts;
+}
+
 }  // namespace
 
 void add_hosts_flags(CLI::App& run, HostsFlags& flags) {
@@ -46,18 +75,41 @@ void add_hosts_flags(CLI::App& run, HostsFlags& flags) {
   run.add_option("--hostfile", flags.hostfile, "The same, a line for each: 'name slots=2'")
       ->option_text("FILE")
       ->envname("PLIANT_HOSTFILE");
+  run.add_option("--host-discovery-script", flags.discovery,
+                 "A command that writes such lines; run every second, and the job follows what it says")
+      ->option_text("COMMAND")
+      ->envname("PLIANT_HOST_DISCOVERY_SCRIPT");
   run.add_option("--via", flags.via,
-                 "How to start something on a host, e.g. 'ip netns exec {host}'. Environment, files and the program "
-                 "must be there as they are here")
+                 "How to start something on a host: 'ssh {host}', 'srun -w {host} -N1 -n1 --overlap'")
       ->option_text("COMMAND")
       ->envname("PLIANT_VIA");
-  run.add_option("--address", flags.address, "Where this machine is reached by the hosts")
+  run.add_option("--pliant", flags.pliant, "Where this program is on the hosts (default: where it is here)")
+      ->option_text("PATH")
+      ->envname("PLIANT_PATH");
+  run.add_option("--address", flags.address,
+                 "Where this machine is reached by the hosts (default: the address that leads to the first)")
       ->option_text("ADDRESS")
       ->envname("PLIANT_ADDRESS");
   run.add_option("--interface", flags.interface_name,
-                 "The network that workers are reached at on their hosts (default: the address of the host's name)")
+                 "The network that workers are reached at on their hosts (default: the one that leads here)")
       ->option_text("NAME")
       ->envname("PLIANT_INTERFACE");
+  run.add_option("--store", flags.store,
+                 "A store that decides where hosts cannot see each other, and which host has the coordinator: "
+                 "etcd://10.0.0.1:2379")
+      ->option_text("URL")
+      ->envname("PLIANT_STORE")
+      ->check([](const std::string& url) {
+        auto address = membership::parse_etcd_address(url);
+        return address.ok() ? std::string() : address.error().message;
+      });
+  run.add_option("--ports", flags.ports, "Listen only at these, here and on the hosts (default: any)")
+      ->option_text("FIRST-LAST")
+      ->envname("PLIANT_PORTS")
+      ->check([](const std::string& text) {
+        auto ports = net::parse_ports(text);
+        return ports.ok() ? std::string() : ports.error().message;
+      });
 }
 
 Result<std::vector<HostSlots>> parse_hosts(const std::string& text) {
@@ -76,46 +128,89 @@ Result<std::vector<HostSlots>> parse_hosts(const std::string& text) {
 Result<std::vector<HostSlots>> read_hostfile(const std::string& path) {
   std::ifstream file(path);
   if (!file) return Error{Code::not_found, path + " cannot be read"};
-  std::vector<HostSlots> hosts;
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream words(line.substr(0, line.find('#')));
-    std::string name, slots;
-    if (!(words >> name)) continue;
-    words >> slots;
-    if (slots.starts_with("slots=")) slots = slots.substr(6);
-    if (auto cut = name.rfind(':'); cut != std::string::npos && slots.empty()) {
-      slots = name.substr(cut + 1);
-      name.resize(cut);
-    }
-    PLIANT_TRY(add_host(hosts, host_from(name, slots)));
-  }
-  if (hosts.empty()) return Error{Code::invalid, path + " names no host"};
-  return hosts;
+  return hosts_in(file, path);
 }
 
-std::vector<HostSlots> chosen_hosts(const HostsFlags& flags) {
-  if (flags.hosts.empty() && flags.hostfile.empty()) {
-    if (!flags.via.empty()) throw Failure(Code::invalid, "--via needs hosts: name them with -H or --hostfile");
-    return {};
+bool is_this_host(const std::string& name) {
+  std::array<char, 256> own{};
+  return name == "localhost" || (gethostname(own.data(), own.size() - 1) == 0 && name == own.data());
+}
+
+std::vector<std::string> words_of(const std::string& via, const std::string& host) {
+  constexpr std::string_view kPlace = "{host}";
+  std::vector<std::string> words;
+  std::istringstream text(via);
+  for (std::string word; text >> word;) {
+    for (auto at = word.find(kPlace); at != std::string::npos; at = word.find(kPlace, at + host.size()))
+      word.replace(at, kPlace.size(), host);
+    words.push_back(word);
   }
-  if (!flags.hosts.empty() && !flags.hostfile.empty())
-    throw Failure(Code::invalid, "hosts are named by -H or by --hostfile, not by both");
-  if (flags.via.empty()) throw Failure(Code::invalid, "--via says how to start something on a host");
-  auto hosts = flags.hostfile.empty() ? parse_hosts(flags.hosts) : read_hostfile(flags.hostfile);
+  return words;
+}
+
+namespace {
+
+/// The script's first answer, which is waited for.
+Result<std::vector<HostSlots>> discover(const std::string& script) {
+  std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen(script.c_str(), "re"), [](FILE* file) { return pclose(file); });
+  if (!pipe) return errno_error(script);
+  std::string text;
+  std::array<char, 4096> part{};
+  while (auto size = fread(part.data(), 1, part.size(), pipe.get())) text.append(part.data(), size);
+  if (pclose(pipe.release()) != 0) return Error{Code::invalid, script + " has failed"};
+  std::istringstream lines(text);
+  return hosts_in(lines, script);
+}
+
+/// As the first host that is another sees this one.
+std::string address_for(const std::vector<HostSlots>& hosts) {
+  for (const auto& host : hosts) {
+    if (is_this_host(host.name)) continue;
+    auto there = net::resolve(host.name);
+    auto here = there.ok() ? net::address_towards(there.value()) : there;
+    if (here.ok()) return here.value();
+    throw Failure(Code::invalid, "--address says where this machine is reached by the hosts: " + here.error().message);
+  }
+  return "127.0.0.1";
+}
+
+}  // namespace
+
+std::vector<HostSlots> chosen_hosts(const HostsFlags& flags) {
+  int ways = !flags.hosts.empty() + !flags.hostfile.empty() + !flags.discovery.empty();
+  if (ways == 0 && !flags.via.empty())
+    throw Failure(Code::invalid, "--via needs hosts: name them with -H, --hostfile or --host-discovery-script");
+  if (ways == 0) return {};
+  if (ways > 1)
+    throw Failure(Code::invalid, "hosts are named by -H, by --hostfile or by --host-discovery-script: choose one");
+  auto hosts = !flags.hosts.empty()
+                   ? parse_hosts(flags.hosts)
+                   : (flags.hostfile.empty() ? discover(flags.discovery) : read_hostfile(flags.hostfile));
   if (!hosts.ok()) throw Failure(hosts.error().code, hosts.error().message);
+  bool elsewhere = std::ranges::any_of(hosts.value(), [](const auto& host) { return !is_this_host(host.name); });
+  if (flags.via.empty() && (elsewhere || !flags.discovery.empty()))
+    throw Failure(Code::invalid, "--via says how to start something on a host, e.g. 'ssh {host}'");
   return std::move(hosts).value();
 }
 
 void plan_hosts(const HostsFlags& flags, std::vector<HostSlots> hosts, JobPlan& plan) {
   if (hosts.empty()) return;
-  if (flags.address.empty()) throw Failure(Code::invalid, "--address says where this machine is reached by the hosts");
-  auto address = net::resolve(flags.address).or_throw();
-  plan.endpoint = net::tcp_listen(address, {}).or_throw().endpoint.text();
+  auto address = flags.address.empty() ? address_for(hosts) : net::resolve(flags.address).or_throw();
+  auto ports = net::parse_ports(flags.ports.empty() ? "0" : flags.ports).or_throw();
+  plan.endpoint = net::tcp_listen(address, ports).or_throw().endpoint.text();
   plan.hosts = std::move(hosts);
   plan.via = flags.via;
+  plan.discovery = flags.discovery;
   plan.interface_name = flags.interface_name;
+  plan.ports = flags.ports;
+  plan.store = flags.store;
+  plan.pliant = flags.pliant.empty() ? std::filesystem::read_symlink("/proc/self/exe").string() : flags.pliant;
 }
 
-Status write_secret(const std::string& dir) { return net::Secret::random().save(secret_file(dir)); }
+Status write_secret(const std::string& dir, const JobRecord& record) {
+  auto secret = net::Secret::random();
+  PLIANT_TRY(secret.save(secret_file(dir)));
+  return write_atomically(ticket_file(dir), ticket_text({record.name, record.plan.endpoint, secret}));
+}
 
 }  // namespace pliant::cli

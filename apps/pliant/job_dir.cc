@@ -13,6 +13,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
 
 #include "apps/pliant/coordinator_note.h"
 #include "base/system.h"
@@ -23,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr std::size_t kLongestName = 64;
+constexpr std::size_t kLongestName = 120;
 constexpr char kJobFile[] = "/job.json";
 constexpr char kEnvironmentFile[] = "/environment";
 
@@ -35,20 +36,12 @@ ProcessId process_from(const json& from) {
 json to_json(const JobPlan& plan) {
   json hosts = json::array();
   for (const auto& host : plan.hosts) hosts.push_back({{"name", host.name}, {"slots", host.slots}});
-  return {{"hosts", hosts},
-          {"via", plan.via},
-          {"endpoint", plan.endpoint},
-          {"interface", plan.interface_name},
-          {"coordinator", plan.coordinator},
-          {"cwd", plan.cwd},
-          {"env", plan.env},
-          {"output", plan.output},
-          {"threads", plan.threads},
-          {"seed", plan.seed},
-          {"wanted", plan.wanted},
-          {"start", plan.start},
-          {"least", plan.least},
-          {"most", plan.most},
+  return {{"hosts", hosts},           {"via", plan.via},           {"discovery", plan.discovery},
+          {"pliant", plan.pliant},    {"endpoint", plan.endpoint}, {"interface", plan.interface_name},
+          {"ports", plan.ports},      {"store", plan.store},       {"coordinator", plan.coordinator},
+          {"cwd", plan.cwd},          {"env", plan.env},           {"output", plan.output},
+          {"threads", plan.threads},  {"seed", plan.seed},         {"wanted", plan.wanted},
+          {"start", plan.start},      {"least", plan.least},       {"most", plan.most},
           {"restarts", plan.restarts}};
 }
 
@@ -67,49 +60,13 @@ JobPlan plan_from(const json& from) {
   plan.restarts = from.at("restarts");
   for (const auto& host : from.at("hosts")) plan.hosts.push_back({host.at("name"), host.at("slots")});
   plan.via = from.at("via");
+  plan.discovery = from.at("discovery");
+  plan.pliant = from.at("pliant");
   plan.endpoint = from.at("endpoint");
   plan.interface_name = from.at("interface");
+  plan.ports = from.at("ports");
+  plan.store = from.at("store");
   return plan;
-}
-
-std::string to_text(const JobRecord& record) {
-  json workers = json::array();
-  for (const auto& worker : record.workers) {
-    auto entry = to_json(worker.process);
-    entry["id"] = worker.id;
-    entry["out"] = worker.out;
-    entry["err"] = worker.err;
-    entry["host"] = worker.host;
-    workers.push_back(std::move(entry));
-  }
-  json all = {{"name", record.name},         {"program", record.program},
-              {"argv", record.argv},         {"agent", to_json(record.agent)},
-              {"workers", workers},          {"started_at", record.started_at},
-              {"grace", record.grace},       {"output_dir", record.output_dir},
-              {"plan", to_json(record.plan)}};
-  return all.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
-}
-
-std::optional<JobRecord> read_record(const std::string& dir) {
-  std::ifstream file(dir + kJobFile);
-  try {
-    auto all = json::parse(file);
-    JobRecord record;
-    record.name = all.at("name");
-    record.program = all.at("program");
-    record.argv = all.at("argv").get<std::vector<std::string>>();
-    record.agent = process_from(all.at("agent"));
-    for (const auto& worker : all.at("workers"))
-      record.workers.push_back(
-          {process_from(worker), worker.at("out"), worker.at("err"), worker.at("id"), worker.at("host")});
-    record.started_at = all.at("started_at");
-    record.grace = all.at("grace");
-    record.output_dir = all.at("output_dir");
-    record.plan = plan_from(all.at("plan"));
-    return record;
-  } catch (const json::exception&) {
-    return std::nullopt;  // not there, or not ours
-  }
 }
 
 /// The lock is released with the descriptor.
@@ -131,8 +88,9 @@ bool owned_by_us(const std::string& path) {
 /// What a job's processes put into its directory. Anything else was put there by somebody else and is left alone.
 bool is_ours(const std::string& file) {
   return file.starts_with("job.json") || file.starts_with("status.json") || file.starts_with("environment") ||
-         file.starts_with("coordinator.") || file == "secret" ||
-         (file.starts_with("rank-") && (file.ends_with(".out") || file.ends_with(".err")));
+         file.starts_with("coordinator.") || file == "secret" || file == "ticket" ||
+         ((file.starts_with("rank-") || file.starts_with("host-")) &&
+          (file.ends_with(".out") || file.ends_with(".err")));
 }
 
 /// REQUIRES the base's lock. Removes what a dead job left; false if it runs, or if the directory is no job's.
@@ -154,8 +112,65 @@ Error in_the_way(const std::string& path, const std::string& name) {
 
 }  // namespace
 
+std::string record_text(const JobRecord& record) {
+  json workers = json::array();
+  for (const auto& worker : record.workers) {
+    auto entry = to_json(worker.process);
+    entry["id"] = worker.id;
+    entry["out"] = worker.out;
+    entry["err"] = worker.err;
+    workers.push_back(std::move(entry));
+  }
+  json hosts = json::array();
+  for (const auto& host : record.hosts) {
+    auto entry = to_json(host.process);
+    entry["name"] = host.name;
+    hosts.push_back(std::move(entry));
+  }
+  json all = {{"name", record.name},
+              {"job", record.job},
+              {"host", record.host.name},
+              {"slots", record.host.slots},
+              {"program", record.program},
+              {"argv", record.argv},
+              {"agent", to_json(record.agent)},
+              {"workers", workers},
+              {"hosts", hosts},
+              {"started_at", record.started_at},
+              {"grace", record.grace},
+              {"output_dir", record.output_dir},
+              {"plan", to_json(record.plan)}};
+  return all.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
+}
+
+std::optional<JobRecord> record_from(const std::string& text) {
+  try {
+    auto all = json::parse(text);
+    JobRecord record;
+    record.name = all.at("name");
+    record.job = all.at("job");
+    record.host = {all.at("host"), all.at("slots")};
+    record.program = all.at("program");
+    record.argv = all.at("argv").get<std::vector<std::string>>();
+    record.agent = process_from(all.at("agent"));
+    for (const auto& worker : all.at("workers"))
+      record.workers.push_back({process_from(worker), worker.at("out"), worker.at("err"), worker.at("id")});
+    for (const auto& host : all.at("hosts")) record.hosts.push_back({host.at("name"), process_from(host)});
+    record.started_at = all.at("started_at");
+    record.grace = all.at("grace");
+    record.output_dir = all.at("output_dir");
+    record.plan = plan_from(all.at("plan"));
+    return record;
+  } catch (const json::exception&) {
+    return std::nullopt;  // not ours
+  }
+}
+
 std::optional<Job> read_job(const std::string& dir) {
-  auto record = read_record(dir);
+  std::ifstream file(dir + kJobFile);
+  std::ostringstream text;
+  text << file.rdbuf();
+  auto record = record_from(text.str());
   if (!record) return std::nullopt;
   if (fs::path(dir).filename() != record->name) return std::nullopt;
   Job job{std::move(*record), dir};
@@ -163,6 +178,7 @@ std::optional<Job> read_job(const std::string& dir) {
   if (auto note = read_note(dir)) job.coordinator = note->process;
   job.coordinator_alive = alive(job.coordinator);
   for (const auto& worker : job.record.workers) job.workers_alive += alive(worker.process);
+  for (const auto& host : job.record.hosts) job.hosts_alive += alive(host.process);
   return job;
 }
 
@@ -195,6 +211,8 @@ std::string objection_to_name(std::string_view name) {
   return {};
 }
 
+std::string part_name(const std::string& job, const std::string& host) { return job + "+" + host; }
+
 Result<JobDir> JobDir::create(const std::string& base, const JobRecord& record) {
   if (auto objection = objection_to_name(record.name); !objection.empty()) return Error{Code::invalid, objection};
   auto lock = lock_base(base);
@@ -210,11 +228,12 @@ Result<JobDir> JobDir::create(const std::string& base, const JobRecord& record) 
   return dir;
 }
 
-Result<JobDir> JobDir::take_up(const std::string& base, Job& job) {
+Result<JobDir> JobDir::take_up(const std::string& base, Job& job, bool dead_too) {
   auto lock = lock_base(base);
   if (!lock.ok()) return lock.error();
   auto now = read_job(job.dir);
-  if (!now || !now->running()) return Error{Code::not_found, fmt::format("job '{}' has ended", job.record.name)};
+  if (!now || (!dead_too && !now->running()))
+    return Error{Code::not_found, fmt::format("job '{}' has ended", job.record.name)};
   if (now->agent_alive)
     return Error{Code::refused,
                  fmt::format("job '{}' has an agent already (process {})", job.record.name, now->record.agent.pid)};
@@ -238,7 +257,7 @@ JobDir::~JobDir() {
   fs::remove_all(path_, ignored);
 }
 
-Status JobDir::write(const JobRecord& record) const { return write_atomically(path_ + kJobFile, to_text(record)); }
+Status JobDir::write(const JobRecord& record) const { return write_atomically(path_ + kJobFile, record_text(record)); }
 
 std::vector<Job> list_jobs(const std::string& base) {
   std::vector<Job> jobs;
@@ -274,6 +293,8 @@ std::vector<std::string> read_environment(const std::string& dir) {
   for (std::string entry; std::getline(file, entry, '\0');) environment.push_back(entry);
   return environment;
 }
+
+std::string place_file(const std::string& dir) { return dir + "/coordinator.address"; }
 
 std::string secret_file(const std::string& dir) { return dir + "/secret"; }
 

@@ -1,5 +1,7 @@
 // Where this user's jobs live: <base>/<job>/ with job.json and environment, status.json, what belongs to the
 // coordinator (coordinator.sock, .json, .lock and .err) and, unless the user wants them elsewhere, the workers' output.
+// Of a job on several hosts there is one such directory where `pliant run` is, with secret and ticket and the output of
+// the hosts' agents, and <base>/<job>+<host>/ on every host, where its agent is.
 //
 // Processes that look at the same base at the same time agree by a lock on the base directory, held only while a job
 // is created or a dead one is swept away. Reading needs no lock: files are replaced by rename.
@@ -28,12 +30,17 @@ struct WorkerRecord {
   std::string out;  ///< where its stdout goes
   std::string err;
   std::uint64_t id = 0;
-  std::string host{};  ///< empty: this one
+};
+
+/// The process that leads to the agent of a host.
+struct HostRecord {
+  std::string name;
+  ProcessId process;
 };
 
 /// What a job shall be: all that another agent or coordinator needs to go on with it.
 struct JobPlan {
-  std::string coordinator;  ///< the address of its socket
+  std::string coordinator;  ///< its address: of a socket, or "tcp:…" on another host
   std::string cwd;
   std::vector<std::string> env;  ///< KEY=VALUE, as the user gave them
   std::string output = "prefix";
@@ -44,24 +51,40 @@ struct JobPlan {
   std::uint32_t least = 1;
   std::uint32_t most = 512;
   int restarts = 10;
-  std::vector<HostSlots> hosts{};  ///< empty: the job runs on this host
+
+  // Of a job on several hosts.
+  std::vector<HostSlots> hosts{};  ///< empty: the job runs on this one, or this is the plan of one host's agent
   std::string via{};               ///< the command that starts something on {host}
+  std::string discovery{};         ///< a script that names the hosts there are now
+  std::string pliant{};            ///< where this program is on the hosts
   std::string endpoint{};          ///< where the coordinator is reached from there: address and port
-  std::string interface_name{};    ///< that workers are reached at; empty: the address of the host's name
+  std::string interface_name{};    ///< that workers are reached at; empty: the one that leads to the coordinator
+  std::string ports{};             ///< "4000-4100": that workers listen at; empty: the kernel's choice
+  std::string store{};             ///< that decides outside of the job; empty: there is none
+  bool spread() const { return !endpoint.empty(); }
 };
 
 /// job.json.
 struct JobRecord {
-  std::string name;
+  std::string name;               ///< of its directory
+  std::string job{};              ///< of which this is one host's part; empty: all of it
+  HostSlots host{"", 0};          ///< and that host
   std::string program;            ///< as found, with its path
   std::vector<std::string> argv;  ///< as the user wrote it
   ProcessId agent;
-  std::vector<WorkerRecord> workers;  ///< all that were started, in that order
+  std::vector<WorkerRecord> workers;  ///< all that were started here, in that order
+  std::vector<HostRecord> hosts{};    ///< whose agents were started from here
   double started_at = 0;              ///< seconds since 1970
   double grace = 5;                   ///< seconds between asking and killing
   std::string output_dir;
   JobPlan plan;
+
+  bool is_part() const { return !job.empty(); }
+  const std::string& job_name() const { return is_part() ? job : name; }
 };
+/// As in job.json. For agents on other hosts this is also how they hear what to start.
+std::string record_text(const JobRecord& record);
+std::optional<JobRecord> record_from(const std::string& text);
 
 /// A job found in the base directory.
 struct Job {
@@ -71,7 +94,8 @@ struct Job {
   bool agent_alive = false;
   bool coordinator_alive = false;
   int workers_alive = 0;
-  bool running() const { return agent_alive || coordinator_alive || workers_alive > 0; }
+  int hosts_alive = 0;  ///< processes that lead to them
+  bool running() const { return agent_alive || coordinator_alive || workers_alive + hosts_alive > 0; }
 };
 
 /// $PLIANT_DIR, $XDG_RUNTIME_DIR/pliant or /tmp/pliant-<uid>. Created (0700) if it is not there; Code::refused if it
@@ -79,6 +103,8 @@ struct Job {
 Result<std::string> job_base();
 /// Says what is wrong with a job's name, or nothing.
 std::string objection_to_name(std::string_view name);
+/// The name of a host's part of a job.
+std::string part_name(const std::string& job, const std::string& host);
 
 /// A running job's own directory. Destroying it removes it with all that is inside.
 class JobDir {
@@ -87,8 +113,8 @@ class JobDir {
   /// left behind is removed.
   static Result<JobDir> create(const std::string& base, const JobRecord& record);
   /// Takes up the directory of a running job whose agent is gone, in the name of this process: `job` becomes what its
-  /// record says now. Code::refused if it has an agent.
-  static Result<JobDir> take_up(const std::string& base, Job& job);
+  /// record says now. Code::refused if it has an agent, and Code::not_found if nothing of it runs, unless `dead_too`.
+  static Result<JobDir> take_up(const std::string& base, Job& job, bool dead_too = false);
   JobDir(JobDir&& other) noexcept;
   JobDir& operator=(JobDir&&) = delete;
   ~JobDir();
@@ -115,6 +141,8 @@ void sweep(const std::string& base, const std::string& dir);
 Status write_environment(const std::string& dir, const std::vector<std::string>& environment);
 std::vector<std::string> read_environment(const std::string& dir);
 
+/// Where the coordinator is now ("tcp:…"), as this host's agent knows it; for its workers, if there is a store.
+std::string place_file(const std::string& dir);
 /// The job's secret (net::Secret), in its directory; there if the job has several hosts.
 std::string secret_file(const std::string& dir);
 

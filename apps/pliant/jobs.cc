@@ -12,6 +12,7 @@
 #include "apps/pliant/coordinator_note.h"
 #include "apps/pliant/status_file.h"
 #include "apps/pliant/status_line.h"
+#include "apps/pliant/ticket.h"
 
 namespace pliant::cli {
 namespace {
@@ -60,11 +61,18 @@ json workers_of(const Job& job, const membership::View& view) {
   return workers;
 }
 
+json hosts_of(const Job& job) {
+  json hosts = json::array();
+  for (const auto& host : job.record.hosts)
+    hosts.push_back({{"name", host.name}, {"pid", host.process.pid}, {"alive", alive(host.process)}});
+  return hosts;
+}
+
 json to_json(const Job& job) {
   auto seen = read_status(job.dir);
   auto memory = memory_of(job);
   json members = json::array();
-  for (const auto& member : memory.view.members) members.push_back(member.id);
+  for (const auto& member : memory.view.members) members.push_back(member.id);  // in rank order
   json all = seen ? json::parse(status_text(*seen)) : json::object();
   return {{"name", job.record.name},
           {"state", state_of(job, seen)},
@@ -74,6 +82,7 @@ json to_json(const Job& job) {
           {"wanted", memory.wanted},
           {"spare", memory.spare},
           {"workers", workers_of(job, memory.view)},
+          {"hosts", hosts_of(job)},
           {"workers_alive", job.workers_alive},
           {"age", age_of(job)},
           {"program", job.record.program},
@@ -125,6 +134,18 @@ void print_progress(const wire::Progress& seen) {
   if (!seen.text.empty()) fmt::print("also       {}\n", printable(seen.text));
 }
 
+void print_hosts(const Job& job, const membership::View& view) {
+  fmt::print("ticket     {} ('pliant run --join' on another machine)\n", ticket_file(job.dir));
+  fmt::print("hosts      {}\n", job.record.hosts.size());
+  for (const auto& host : job.record.hosts) {
+    std::string members;
+    for (const auto& member : view.members)
+      if (member.host == host.name) members += fmt::format(" {}", member.id);
+    fmt::print("  host {:<12} {}{}\n", host.name, alive(host.process) ? "is there" : "is gone",
+               members.empty() ? "" : ", workers" + members);
+  }
+}
+
 void print_processes(const Job& job) {
   auto memory = memory_of(job);
   auto hint =
@@ -135,6 +156,7 @@ void print_processes(const Job& job) {
   fmt::print("view       {} member{} (epoch {}), {} wanted, {} spare\n", memory.view.size(),
              memory.view.size() == 1 ? "" : "s", memory.view.epoch, memory.wanted, memory.spare);
   fmt::print("output     {}\n", job.record.output_dir);
+  if (job.record.plan.spread() && !job.record.is_part()) return print_hosts(job, memory.view);
   fmt::print("workers    {} of {} run\n", job.workers_alive, job.record.workers.size());
   for (const auto& worker : job.record.workers) {
     auto rank = memory.view.rank_of(worker.id);

@@ -12,8 +12,10 @@
 
 #include "apps/pliant/agent.h"
 #include "apps/pliant/coordinator_server.h"
+#include "apps/pliant/head.h"
 #include "apps/pliant/job_dir.h"
 #include "apps/pliant/jobs.h"
+#include "apps/pliant/join.h"
 #include "apps/pliant/journal_flags.h"
 #include "apps/pliant/worker_env.h"
 #include "base/system.h"
@@ -22,12 +24,16 @@
 namespace pliant::cli {
 namespace {
 
-constexpr char kAbout[] = "Run PROGRAM as N workers on this machine and watch them to their end";
+constexpr char kAbout[] = "Run PROGRAM as N workers, on this machine or on several, and watch them to their end";
 constexpr char kMore[] =
     R"(Each worker finds PLIANT_JOB, PLIANT_WORKER (its number), PLIANT_WORKERS, PLIANT_COORDINATOR,
 PLIANT_SEED and PLIANT_THREADS in its environment; OMP_NUM_THREADS and its like follow
 PLIANT_THREADS unless you set them, and GLIBC_TUNABLES makes malloc keep what a step frees for the next
 one unless you chose how malloc behaves. Flags come before PROGRAM; all that follows is the program's own.
+
+On several machines (-H, --hostfile, --host-discovery-script) an agent is started on each by --via; PROGRAM must be
+there under the same path. 'pliant run --join TICKET' adds the machine it is typed on to a job; the job's ticket is in its
+directory ('pliant status' says where).
 
 A worker that dies after the job has begun is replaced, and the others go on. 'pliant resize' changes how
 many there are. SIGTERM to a worker lets it leave after its step.
@@ -42,7 +48,9 @@ Examples:
   pliant run -n 2 --output rank0 --output-dir logs python3 train.py
   pliant run -n 8 --name night -x DATA=/data -- ./train -v
   pliant run -n 8 --min 4 --max 16 ./train
-  pliant run -H a:2,b:2 --via 'ip netns exec {host}' --address 10.0.0.9 --interface eth0 ./train
+  pliant run -H node1:4,node2:4 --via 'ssh {host}' ./train
+  pliant run --host-discovery-script ./hosts.sh --via 'ssh {host}' --min 2 ./train
+  pliant run --join ticket --slots 4
   pliant run -n 4 --record proof --checkpoint saved --every 5m ./train
   pliant run --attach night)";
 
@@ -117,6 +125,16 @@ void add_flags(CLI::App& run, Flags& flags) {
       ->check(in_range<int>(0, 1'000'000));
   run.add_option("--attach", options.attach, "Take up a job whose agent is gone, instead of starting one")
       ->option_text("JOB");
+  run.add_option("--join", options.join,
+                 "Start workers on this machine for a job that runs elsewhere; '-': ticket on stdin")
+      ->option_text("TICKET");
+  run.add_option("--host", options.here.name,
+                 "What this machine is called in the job that it joins (default: its name)")
+      ->option_text("NAME");
+  run.add_option("--slots", options.here.slots, "How many workers it takes then (default: the usable cores)")
+      ->option_text("N")
+      ->type_name("N")
+      ->check(in_range<int>(1, wire::kMaxMembers));
   run.add_option("--name", options.name, "Name of the job (default: the program's, with a random suffix)")
       ->option_text("NAME")
       ->envname("PLIANT_NAME")
@@ -189,7 +207,7 @@ JobPlan plan_of(const RunOptions& options, const std::string& dir) {
   plan.least = static_cast<std::uint32_t>(std::max(options.least, 1));
   plan.most = static_cast<std::uint32_t>(options.most);
   plan.restarts = options.restarts;
-  plan_hosts(options.hosts, chosen_hosts(options.hosts), plan);
+  plan_hosts(options.hosts, options.places, plan);
   return plan;
 }
 
@@ -223,7 +241,11 @@ int run_job(const RunOptions& options) {
     auto mine = std::move(dir).or_throw();
     auto environment = own_environment();
     write_environment(mine.path(), environment).or_throw();
-    if (!record.plan.hosts.empty()) write_secret(mine.path()).or_throw();
+    if (record.plan.spread()) {
+      write_secret(mine.path(), record).or_throw();
+      Head head(options, record, std::move(mine), std::move(environment));
+      return head.run();
+    }
     Agent agent(options, record, std::move(mine), std::move(environment));
     return agent.run();
   }
@@ -247,17 +269,25 @@ int attach_to_job(RunOptions options, bool output_chosen) {
   if (chdir(job.record.plan.cwd.c_str()) != 0)
     fmt::print(stderr, "pliant: {}\n", errno_error(job.record.plan.cwd).message);
   auto environment = read_environment(job.dir);
+  if (job.record.plan.spread() && !job.record.is_part()) {
+    Head head(options, job.record, std::move(dir).value(), std::move(environment));
+    return head.run();
+  }
   Agent agent(options, job.record, std::move(dir).value(), std::move(environment));
   return agent.run();
 }
 
 /// On several hosts there are as many workers as slots, unless the user says how many. One line on what is wrong.
 std::string fit_to_hosts(RunOptions& options, bool chosen) {
+  if (!options.attach.empty() || !options.join.empty()) return {};
   try {
     std::uint32_t slots = 0;
-    for (const auto& host : chosen_hosts(options.hosts)) slots += host.slots;
+    options.places = chosen_hosts(options.hosts);
+    for (const auto& host : options.places) slots += host.slots;
     if (slots == 0) return {};
     if (!chosen) options.workers = static_cast<int>(slots);
+    options.follows_slots = !chosen && !options.hosts.discovery.empty();
+    if (options.follows_slots) options.workers = std::clamp(options.workers, 1, options.most);
     if (options.workers > static_cast<int>(slots))
       return fmt::format("{} workers do not fit into {} slots", options.workers, slots);
     return {};
@@ -269,6 +299,8 @@ std::string fit_to_hosts(RunOptions& options, bool chosen) {
 /// One line on what does not fit together, or nothing.
 std::string contradiction_in(const RunOptions& options, const std::vector<std::string>& program) {
   if (!options.attach.empty()) return program.empty() ? "" : "--attach takes up a job that has its program already";
+  if (!options.join.empty()) return program.empty() ? "" : "--join takes the program from the job";
+  if (!options.here.name.empty() || options.here.slots) return "--host and --slots go with --join";
   if (program.empty()) return "which program? Name one after the flags";
   if (options.least > options.workers)
     return fmt::format("--min {} is more than --workers {}", options.least, options.workers);
@@ -330,6 +362,7 @@ void add_run(CLI::App& app, Action& action, const std::vector<std::string>& prog
       add_env_twin(flags->options);
       for (auto& entry : journal_environment(flags->journal)) flags->options.env.push_back(std::move(entry));
       if (!flags->options.attach.empty()) return attach_to_job(flags->options, output_chosen);
+      if (!flags->options.join.empty()) return join_job(flags->options);
       return run_job(flags->options);
     };
   });

@@ -20,9 +20,11 @@ struct RunOptions {
   int workers = 1;
   int least = 0;  ///< start with so many, and never have fewer by choice; 0: start with all, and have at least one
   int most = 512;
-  int restarts = 10;   ///< replacements for workers that fail
-  std::string attach;  ///< take up this job instead of starting one
-  std::string name;    ///< empty: the program's name and a random suffix
+  int restarts = 10;      ///< replacements for workers that fail
+  std::string attach;     ///< take up this job instead of starting one
+  std::string join;       ///< the ticket of a job to start workers for on this host; "-": from stdin
+  HostSlots here{"", 0};  ///< what this host is called then, and how many it takes; by default its name and cores
+  std::string name;       ///< empty: the program's name and a random suffix
   OutputMode output = OutputMode::prefix;
   std::string output_dir;  ///< empty: in the job's directory, gone with it
   int threads = 0;         ///< per worker; 0: an equal share of the usable cores
@@ -30,6 +32,8 @@ struct RunOptions {
   StatusMode status = StatusMode::automatic;
   std::chrono::milliseconds grace{5000};  ///< between SIGTERM and SIGKILL
   HostsFlags hosts{};                     ///< where workers run, if not here
+  std::vector<HostSlots> places{};        ///< which hosts that are, at the beginning
+  bool follows_slots = false;             ///< there are as many workers as the hosts there are have slots
   std::vector<std::string> env;           ///< KEY=VALUE
   std::vector<std::string> command;       ///< the program and its arguments, as the user wrote them
 };

@@ -12,6 +12,7 @@
 #include "apps/pliant/coordinator_note.h"
 #include "apps/pliant/jobs.h"
 #include "base/clock.h"
+#include "net/socket.h"
 
 namespace pliant::cli {
 namespace {
@@ -77,6 +78,34 @@ bool stop_workers(const Job& job, bool force) {
   return workers_end_within(job, kMargin);
 }
 
+/// True if nothing leads to any host any more.
+bool signal_hosts(const Job& job, int signal) {
+  bool none = true;
+  for (const auto& host : job.record.hosts) {
+    if (!alive(host.process)) continue;
+    none = false;
+    if (signal) kill(-host.process.pid, signal);
+  }
+  return none;
+}
+
+/// Of a job on several hosts whose `pliant run` is gone: their agents are told by the coordinator.
+bool stop_hosts(const Job& job, bool force) {
+  if (job.record.hosts.empty()) return true;
+  if (auto socket = net::connect_to(job.record.plan.coordinator); socket.ok())
+    (void)net::send(socket.value(), wire::Stop{"", static_cast<std::uint8_t>(force)});
+  SteadyClock clock;
+  for (int signal : {0, SIGTERM, SIGKILL}) {
+    signal_hosts(job, signal);
+    auto end = clock.now() + (force ? kForcedMargin : nanos(job.record.grace) + kMargin);
+    while (clock.now() < end) {
+      if (signal_hosts(job, 0)) return true;
+      std::this_thread::sleep_for(10ms);
+    }
+  }
+  return false;
+}
+
 /// Without agent and workers it ends by itself, but nobody has to wait for that.
 bool stop_coordinator(const Job& job) {
   auto note = read_note(job.dir);
@@ -100,6 +129,10 @@ int stop(const std::string& name, bool force) {
   if (job.agent_alive && !stop_agent(job, force)) {
     fmt::print(stderr, "pliant stop: the agent of job '{}' (process {}) does not end; 'pliant stop --force' kills it\n",
                job.record.name, job.record.agent.pid);
+    return 1;
+  }
+  if (!stop_hosts(job, force)) {
+    fmt::print(stderr, "pliant stop: some hosts of job '{}' do not end\n", job.record.name);
     return 1;
   }
   if (!stop_workers(job, force)) {

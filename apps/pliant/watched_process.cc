@@ -118,7 +118,7 @@ Result<WatchedProcess> WatchedProcess::spawn(const SpawnOptions& options) {
   if (pipe2(report, O_CLOEXEC) != 0) return errno_error("pipe");
   Fd outcome(report[0]);
   Child child{options};
-  child.in = Fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  child.in = Fd(open(options.in.empty() ? "/dev/null" : options.in.c_str(), O_RDONLY | O_CLOEXEC));
   child.out = std::move(out).value();
   child.err = std::move(err).value();
   child.report = Fd(report[1]);

@@ -21,7 +21,8 @@ struct SpawnOptions {
   std::string path;
   std::vector<std::string> argv;
   std::vector<std::string> env;
-  std::string out;  ///< files for its stdout and stderr
+  std::string in{};  ///< a file for its stdin; empty: nothing to read
+  std::string out;   ///< files for its stdout and stderr
   std::string err;
   rlimit files{};            ///< the limit on descriptors that it gets
   bool append = false;       ///< to the files; else they are emptied first

@@ -35,7 +35,7 @@ std::vector<std::string> own_environment() {
 }
 
 std::vector<std::string> environment_of(std::uint64_t id, const WorkerEnv& wanted,
-                                        const std::vector<std::string>& inherited, const std::string& host) {
+                                        const std::vector<std::string>& inherited) {
   Variables variables;
   for (const auto& entry : inherited) add(variables, entry);
   for (const auto& entry : wanted.extra) add(variables, entry);
@@ -45,10 +45,12 @@ std::vector<std::string> environment_of(std::uint64_t id, const WorkerEnv& wante
   variables["PLIANT_COORDINATOR"] = wanted.coordinator;
   variables["PLIANT_SEED"] = std::to_string(wanted.seed);
   variables["PLIANT_THREADS"] = std::to_string(wanted.threads);
-  if (!host.empty()) {
-    variables["PLIANT_HOST"] = host;
+  if (!wanted.host.empty()) {
+    variables["PLIANT_HOST"] = wanted.host;
     variables["PLIANT_SECRET_FILE"] = wanted.secret_file;
-    variables["PLIANT_INTERFACE"] = wanted.interface_name;
+    if (!wanted.interface_name.empty()) variables["PLIANT_INTERFACE"] = wanted.interface_name;
+    if (!wanted.ports.empty()) variables["PLIANT_PORTS"] = wanted.ports;
+    if (!wanted.store.empty()) variables["PLIANT_STORE"] = wanted.store;
   }
   for (const char* name : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"})
     variables.try_emplace(name, std::to_string(wanted.threads));

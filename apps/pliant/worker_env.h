@@ -14,8 +14,13 @@ struct WorkerEnv {
   int threads = 1;
   std::uint64_t seed = 42;
   std::vector<std::string> extra;  ///< KEY=VALUE, as the user gave them
-  std::string secret_file{};       ///< of a job on several hosts; else empty
-  std::string interface_name{};    ///< see JobPlan
+
+  // Of a job on several hosts.
+  std::string host{};  ///< the name of this one; empty: there are no others
+  std::string secret_file{};
+  std::string interface_name{};  ///< see JobPlan
+  std::string ports{};           ///< see JobPlan
+  std::string store{};           ///< see JobPlan
 };
 
 /// This process's own.
@@ -24,8 +29,9 @@ std::vector<std::string> own_environment();
 /// `inherited` with the user's additions, then PLIANT_JOB, PLIANT_WORKER, PLIANT_WORKERS, PLIANT_COORDINATOR,
 /// PLIANT_SEED and PLIANT_THREADS. OMP_NUM_THREADS and its like follow PLIANT_THREADS unless the user set them.
 /// GLIBC_TUNABLES makes malloc keep freed memory for the next step, unless the user chose how malloc behaves.
-/// On a host of several also PLIANT_HOST, PLIANT_SECRET_FILE and PLIANT_INTERFACE.
+/// On a host of several also PLIANT_HOST, PLIANT_SECRET_FILE and, where the user chose them, PLIANT_INTERFACE,
+/// PLIANT_PORTS and PLIANT_STORE.
 std::vector<std::string> environment_of(std::uint64_t id, const WorkerEnv& wanted,
-                                        const std::vector<std::string>& inherited, const std::string& host = "");
+                                        const std::vector<std::string>& inherited);
 
 }  // namespace pliant::cli

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <sstream>
 
 namespace pliant::cli {
 namespace {
@@ -36,55 +35,27 @@ Status WorkerSet::prepare(std::uint32_t wanted, std::uint32_t most) {
   return {};
 }
 
-Result<std::string> WorkerSet::free_host() const {
-  if (options_.hosts.empty()) return std::string();
-  for (const auto& host : options_.hosts) {
-    auto taken = std::count_if(workers_.begin(), workers_.end(), [&](const Worker& worker) {
-      return worker.host == host.name && worker.process.running();
-    });
-    if (taken < std::int64_t{host.slots}) return host.name;
-  }
-  return Error{Code::io, "every host has as many workers as it has slots"};
-}
-
-Status WorkerSet::lead_to(const std::string& host, SpawnOptions& spawn) const {
-  std::vector<std::string> words;
-  std::istringstream text(options_.via);
-  for (std::string word; text >> word;) {
-    for (auto at = word.find("{host}"); at != std::string::npos; at = word.find("{host}", at + host.size()))
-      word.replace(at, 6, host);
-    words.push_back(word);
-  }
-  auto program = find_program(words.empty() ? "" : words[0]);
-  if (!program.ok()) return program.error();
-  words.push_back(spawn.path);
-  words.insert(words.end(), spawn.argv.begin() + 1, spawn.argv.end());
-  spawn.path = program.value();
-  spawn.argv = std::move(words);
-  return {};
-}
-
 Result<const Worker*> WorkerSet::start(std::uint64_t id) {
-  auto host = free_host();
-  if (!host.ok()) return host.error();
-  SpawnOptions spawn{
-      options_.program, options_.argv, environment_of(id, options_.env, options_.environment, host.value()), {}, {},
-      before_};
-  if (!host.value().empty()) PLIANT_TRY(lead_to(host.value(), spawn));
+  SpawnOptions spawn;
+  spawn.path = options_.program;
+  spawn.argv = options_.argv;
+  spawn.env = environment_of(id, options_.env, options_.environment);
+  spawn.files = before_;
   spawn.out = fmt::format("{}/rank-{}.out", options_.output_dir, id);
   spawn.err = fmt::format("{}/rank-{}.err", options_.output_dir, id);
   auto process = WatchedProcess::spawn(spawn);
   if (!process.ok()) return process.error();
-  add({id, std::move(process).value(), clock_.now(), spawn.out, spawn.err, host.value()});
+  add({id, std::move(process).value(), clock_.now(), spawn.out, spawn.err});
   if (auto followed = follow(workers_.back(), false); !followed.ok()) return followed.error();
   return &workers_.back();
 }
 
-Status WorkerSet::take_up(const WorkerRecord& record) {
+Result<bool> WorkerSet::take_up(const WorkerRecord& record) {
   auto process = WatchedProcess::take_up(record.process);
-  if (!process.ok()) return {};
-  add({record.id, std::move(process).value(), clock_.now(), record.out, record.err, record.host});
-  return follow(workers_.back(), true);
+  if (!process.ok()) return false;
+  add({record.id, std::move(process).value(), clock_.now(), record.out, record.err});
+  PLIANT_TRY(follow(workers_.back(), true));
+  return true;
 }
 
 void WorkerSet::add(Worker worker) {

@@ -28,8 +28,6 @@ struct WorkerSetOptions {
   WorkerEnv env;
   std::string output_dir;
   OutputMode output = OutputMode::prefix;
-  std::vector<HostSlots> hosts{};  ///< empty: this one
-  std::string via{};
 };
 
 struct Worker {
@@ -38,7 +36,6 @@ struct Worker {
   Nanos started{0};
   std::string out;  ///< where its output goes
   std::string err;
-  std::string host{};     ///< empty: this one
   bool reported = false;  ///< the coordinator was told of its end
 };
 
@@ -57,8 +54,8 @@ class WorkerSet {
 
   /// Code::not_found or Code::invalid if the program cannot be executed.
   Result<const Worker*> start(std::uint64_t id);
-  /// A worker that another agent has started; its output is copied from now on. Nothing happens if it is gone.
-  Status take_up(const WorkerRecord& record);
+  /// A worker that another agent has started; its output is copied from now on. False if it is gone.
+  Result<bool> take_up(const WorkerRecord& record);
 
   /// Those that have ended since the last look.
   std::vector<Worker*> reap();
@@ -76,10 +73,6 @@ class WorkerSet {
   std::vector<ProcessId> leftovers() const { return members_of(groups_); }
 
  private:
-  /// The first host with a free slot.
-  Result<std::string> free_host() const;
-  /// Makes of the program's start one that happens on `host`.
-  Status lead_to(const std::string& host, SpawnOptions& spawn) const;
   Status follow(const Worker& worker, bool from_now);
   void add(Worker worker);
 

@@ -183,12 +183,27 @@ void Mesh::arrived_from_afar(std::uint64_t id) {
   auto& link = link_of(id);
   link.remote = link.greeted = true;
   link.lost = false;
+  found(link);
   flush(link);
+}
+
+void Mesh::found(Link& link) {
+  {
+    std::lock_guard lock(mutex_);
+    reached_.insert(link.member.id);
+  }
+  if (events_.on_found) events_.on_found(link.member.id);
+}
+
+bool Mesh::reaches(const std::vector<wire::Member>& members) const {
+  std::lock_guard lock(mutex_);
+  return std::ranges::all_of(members, [&](const auto& m) { return m.id == self_.id || reached_.contains(m.id); });
 }
 
 void Mesh::greeted(Link& link, pid_t pid) {
   link.greeted = true;
   watch_process(link, pid);
+  found(link);
   flush(link);
 }
 
@@ -305,6 +320,10 @@ void Mesh::close(Link& link, const std::string& how) {
   if (link.lost) return;
   link.lost = true;
   link.how = how;
+  {
+    std::lock_guard lock(mutex_);
+    reached_.erase(link.member.id);
+  }
   link.proven = link.proven || link.orderly || (!link.remote && link.pid == getpid()) || has_ended(link.pidfd);
   link.greeted = link.greeted && !link.remote;
   link.outbox.clear();

@@ -10,6 +10,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
@@ -44,6 +45,8 @@ struct MeshEvents {
   /// A letter between members (agreement), or that somebody entered a view.
   std::function<void(std::uint64_t from, const wire::Message& message)> on_letter;
   std::function<void(const PeerLoss& loss)> on_lost;
+  /// There is a connection to it, perhaps again.
+  std::function<void(std::uint64_t id)> on_found{};
   /// About twenty times a second.
   std::function<void()> on_tick;
 };
@@ -68,6 +71,8 @@ class Mesh {
   /// Sends, soon and in order, to those of `ids` that are not lost; the descriptors are duplicated before the call
   /// returns. What is sent before the connection stands waits for it.
   void send(std::vector<std::uint64_t> ids, wire::Message message, const std::vector<int>& fds = {});
+  /// There are connections to all of these (but this worker itself).
+  bool reaches(const std::vector<wire::Member>& members) const;
   /// Somebody's kernel says that this worker's process is gone. Soon told as a proven loss.
   void believe_dead(std::uint64_t id);
   /// Data's way to other hosts; nullptr in a job of one host.
@@ -130,6 +135,7 @@ class Mesh {
   void process_ended(std::uint64_t id);
   void tell(const Link& link);
   void refuse(const std::string& why);
+  void found(Link& link);
   Status send_hello(const Fd& socket);
 
   const std::string job_;
@@ -148,7 +154,8 @@ class Mesh {
   std::unique_ptr<Roads> roads_;  // nullptr in a job of one host
 
   mutable std::mutex mutex_;
-  std::uint64_t refused_ = 0;  // guarded by mutex_
+  std::uint64_t refused_ = 0;        // guarded by mutex_
+  std::set<std::uint64_t> reached_;  // guarded by mutex_; ids
 
   std::thread thread_;  // last: everything above exists before it runs
 };

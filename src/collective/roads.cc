@@ -64,8 +64,8 @@ void Roads::admit(net::Guest guest) {
   auto& road = roads_[guest.who.from];
   road.member.id = guest.who.from;
   auto attempt = guest.who.lane / kLaneNumbers, lane = guest.who.lane % kLaneNumbers;
-  if (lane >= kLanes) return;
-  if (attempt != road.attempt || road.lanes.contains(lane)) {  // it has lost what there was, and calls again
+  if (lane >= kLanes || attempt < road.attempt) return;       // or it is late, and has called again since
+  if (attempt > road.attempt || road.lanes.contains(lane)) {  // it has lost what there was
     if (!road.lanes.empty()) lose(guest.who.from, "it called again");
     road.attempt = attempt;
   }
@@ -151,10 +151,10 @@ void Roads::tick() {
     }
     if (!road.connected) continue;
     streams_->send_words(id, small_frame(kHeartbeat), {});
-    road.heard = late ? now : std::max(road.heard, streams_->heard(id));
-    auto silence = now - road.heard;
-    if (silence > std::max<Nanos>(options_.silence, 3 * road.longest)) silent.push_back(id);
-    road.longest = std::max(silence, road.longest - road.longest / 256);
+    auto heard = late ? now : std::max(road.heard, streams_->heard(id));
+    if (heard > road.heard && !late) road.longest = std::max(heard - road.heard, road.longest - road.longest / 256);
+    road.heard = heard;
+    if (now - heard > std::max<Nanos>(options_.silence, 3 * road.longest)) silent.push_back(id);
   }
   for (auto id : silent) lose(id, "it was silent for too long");
   for (auto id : absent) {

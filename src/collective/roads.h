@@ -75,7 +75,7 @@ class Roads final : public FrameSink {
     bool forgotten = false;
     Nanos missed_since{0};  // it is expected, and not there; 0: nobody waits, or that was told
     Nanos heard{0};
-    Nanos longest{0};  // silence so far, slowly forgotten
+    Nanos longest{0};  // of the silences that have ended, slowly forgotten
     Nanos call_at{0};
   };
   std::string objection_to(const net::Introduction& who) const;

@@ -40,7 +40,7 @@ void Member::on(std::uint64_t from, const wire::Promise& promise, Nanos now, Dec
 void Member::on(std::uint64_t from, const wire::Decline& decline, Nanos now, Decision& out) {
   highest_ = std::max(highest_, decline.term);
   if (auto view = view_from(decline.view); view.ok() && newer(view.value())) return hear_of(view.value(), now, out);
-  if (state_ != State::claiming && state_ != State::proposing) return;
+  if (state_ != State::claiming && state_ != State::proposing && state_ != State::deciding) return;
   if (decline.term >= promised_) {
     state_ = State::recovering;
     leader_.reset();
@@ -80,6 +80,13 @@ View Member::next_of_base() const {
 
 void Member::conclude_if_stored(Nanos now, Decision& out) {
   if (state_ != State::proposing || !enough(stored_by_)) return;
+  if (!needs_store(stored_by_)) return conclude(now, out);
+  state_ = State::deciding;
+  quiet_since_ = now;
+  out.ask = stored_;
+}
+
+void Member::conclude(Nanos now, Decision& out) {
   auto all = ids_of(view_);
   set_base(*std::exchange(stored_, std::nullopt));
   all.merge(ids_of(view_));

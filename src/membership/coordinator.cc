@@ -148,7 +148,9 @@ void Coordinator::learn(const View& view) {
     know_layout(member.id, worker.layout);
     next_id_ = std::max(next_id_, member.id + 1);
   }
-  view_ = view;
+  auto before = std::exchange(view_, view);
+  for (const auto& member : before.members)  // whom the others could not reach, they could not tell
+    if (!in_view(member.id)) send_to(member.id, notice_of(view_));
   plan_.reset();
   for (auto& [host, agent] : agents_) agent.told_over = false;
   if (view_.term > term_ || !leading_) claim_above(view_.term);

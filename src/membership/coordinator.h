@@ -14,7 +14,9 @@
 //              in the memory of a predecessor
 //   claiming   enough members promised (see below)       leading    plan
 //   any        declined                                  claiming   claim above the term that was promised
-//   any        a newer view is reported                  same       it is the view now, and the plan is void
+//   any        a newer view is reported                  same       it is the view now, and the plan is void; tell who
+//   is
+//                                                                  not in it any more
 //   any        ... of a term above ours                  claiming   claim above it
 //   leading    the view is not what is wanted            leading    send a plan to all members and to who is new in it
 //   leading    a member joins or reports the plan's base leading    send it the plan (again)
@@ -33,11 +35,13 @@
 //   a view without it is reported
 //
 // Workers are started while fewer than wanted are there or on their way; every missing restart stands for one that is
-// not replaced. Members count until a view without them is reported. Ids are never used twice.
+// not replaced. Members count until a view without them is reported; who is out of reach together with its host's agent
+// does not. Ids are never used twice.
 //
-// There is one agent per host. Each says AgentHello twice: first of all, and again when it has named the workers it
-// already has (Started). Workers are started on the host that came first of those that have a free slot. What an agent
-// or a kernel says of the end of a worker's own process is proof, and is passed on to members on other hosts (Dead).
+// There is one agent per host, and perhaps one that only watches (no slots). Each says AgentHello twice: first of all,
+// and again when it has named the workers it already has (Started). Workers are started on the host that came first of
+// those that have a free slot. What an agent or a kernel says of the end of a worker's own process is proof, and is
+// passed on to members on other hosts (Dead). All agents hear how the job ended (Over), and that they shall end (Stop).
 #pragma once
 
 #include <cstdint>
@@ -138,9 +142,9 @@ class Coordinator {
   void on(Link link, const wire::Decline& decline);
   void on(Link link, const wire::Bye& bye);
   void on(Link link, const wire::Progress& progress);
-  void on(Link link, const wire::Complaint& complaint);
   void on(Link link, const wire::Resize& resize);
   void on(Link link, const wire::AgentHello& hello);
+  void on(Link link, const wire::Stop& stop);
   void on(Link link, const wire::Started& started);
   void on(Link link, const wire::Ended& ended);
 
@@ -158,6 +162,8 @@ class Coordinator {
   void plan();
   void start_workers();
   void tell_over();
+  bool finished() const;
+  void tell_agents_over(const wire::Over& over);
   void tell_agents();
   void tell_of_death(std::uint64_t id);
   void lower_wanted();
@@ -175,6 +181,7 @@ class Coordinator {
   std::string answer_to(const wire::Resize& resize) const;
   std::pair<const std::string, Agent>* agent_at(Link link);
   const Agent* agent_of(const Worker& worker) const;
+  bool lost_with_host(const Worker& worker) const;
   std::pair<const std::string, Agent>* agent_with_room();
   bool has_agents() const;
   void send_to_agents(const wire::Message& message);

@@ -79,14 +79,23 @@ void Coordinator::lower_wanted() {
 }
 
 void Coordinator::tell_over() {
+  if (!hopeless_.empty()) tell_agents_over({0, hopeless_});
   if (!over()) return;
   for (auto& [id, worker] : workers_)
     if (!in_view(id) && worker.link && !worker.ended && !std::exchange(worker.told, true))
       send(worker.link, wire::Over{});
-  bool good = std::any_of(view_.members.begin(), view_.members.end(),
-                          [&](const auto& member) { return workers_.at(member.id).goodbye; });
+  tell_agents_over({static_cast<std::uint8_t>(finished())});
+}
+
+/// Somebody of the last view said goodbye.
+bool Coordinator::finished() const {
+  return std::any_of(view_.members.begin(), view_.members.end(),
+                     [&](const auto& member) { return workers_.at(member.id).goodbye; });
+}
+
+void Coordinator::tell_agents_over(const wire::Over& over) {
   for (auto& [host, agent] : agents_)
-    if (good && agent.link && !std::exchange(agent.told_over, true)) send(agent.link, wire::Over{});
+    if (agent.link && agent.complete && !std::exchange(agent.told_over, true)) send(agent.link, over);
 }
 
 /// Members of other hosts cannot see it. That something which only led to the worker has ended proves nothing.
@@ -114,6 +123,11 @@ bool Coordinator::has_agents() const {
   return std::ranges::any_of(agents_, [](const auto& entry) { return entry.second.link != 0; });
 }
 
+/// Nobody can say anything about it; if it lives, it will come back by itself. Costs no restart.
+bool Coordinator::lost_with_host(const Worker& worker) const {
+  return worker.joined && !worker.link && !worker.host.empty() && !agent_of(worker);
+}
+
 /// The first that came, of those who can start another worker.
 std::pair<const std::string, Coordinator::Agent>* Coordinator::agent_with_room() {
   std::pair<const std::string, Agent>* first = nullptr;
@@ -123,7 +137,7 @@ std::pair<const std::string, Coordinator::Agent>* Coordinator::agent_with_room()
     if (!agent.link || !agent.complete || (first && first->second.order < agent.order)) continue;
     auto taken = std::ranges::count_if(
         workers_, [&](const auto& known) { return known.second.host == host && !known.second.ended; });
-    if (agent.slots == 0 || taken < std::int64_t{agent.slots}) first = &entry;
+    if (taken < std::int64_t{agent.slots}) first = &entry;
   }
   return first;
 }
@@ -146,11 +160,17 @@ void Coordinator::on(Link link, const wire::AgentHello& hello) {
   agent.complete = true;
   for (auto& [id, worker] : workers_)
     if (is_its(worker) && worker.ended && !worker.named) count(worker, false);
-  // What was asked of the agent before, and did not happen, will not.
+  // What was asked of the agent before, and did not happen, will not; who went with the host will not come back.
   std::erase_if(workers_, [&](const auto& entry) {
     const auto& worker = entry.second;
-    return is_its(worker) && !worker.named && !worker.joined && !worker.ended && !in_view(entry.first);
+    return is_its(worker) && !worker.named && !worker.link && !worker.ended && !in_view(entry.first);
   });
+}
+
+void Coordinator::on(Link link, const wire::Stop& stop) {
+  if (worker_at(link)) return;
+  for (const auto& [host, agent] : agents_)
+    if (stop.host.empty() || stop.host == host) send(agent.link, stop);
 }
 
 void Coordinator::on(Link link, const wire::Started& started) {
@@ -175,11 +195,6 @@ void Coordinator::on(Link link, const wire::Progress& progress) {
   }
 }
 
-void Coordinator::on(Link link, const wire::Complaint& complaint) {
-  if (auto id = worker_at(link))
-    send_to_agents(wire::Complaint{complaint.id, fmt::format("worker {} said: {}", *id, complaint.reason)});
-}
-
 void Coordinator::start_workers() {
   if (over() || !hopeless_.empty()) return;
   auto there = static_cast<std::int64_t>(workers_.size());  // before the first view nobody is replaced
@@ -187,7 +202,7 @@ void Coordinator::start_workers() {
     // Whoever left in good order is not to be replaced: wait for the word on those who have ended.
     for (const auto& [id, worker] : workers_) {
       if (worker.ended && (!worker.counted || worker.left)) return;
-      there -= worker.ended && !in_view(id);
+      there -= (worker.ended || lost_with_host(worker)) && !in_view(id);
     }
   }
   for (auto missing = std::int64_t{wanted_} + std::min(restarts_, 0) - there; missing > 0; --missing) {

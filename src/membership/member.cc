@@ -7,8 +7,8 @@
 
 namespace pliant::membership {
 
-Member::Member(std::uint64_t self, View view)
-    : self_(self), view_(std::move(view)), promised_(view_.term), highest_(view_.term) {}
+Member::Member(std::uint64_t self, View view, bool has_store)
+    : self_(self), has_store_(has_store), view_(std::move(view)), promised_(view_.term), highest_(view_.term) {}
 
 // ---- events ----
 
@@ -33,6 +33,7 @@ Decision Member::on_lost(std::uint64_t id, bool proven, Nanos now) {
     case State::proposing:
       conclude_if_stored(now, out);
       break;
+    case State::deciding:
     case State::evicted:
       break;
   }
@@ -70,10 +71,22 @@ Decision Member::on_time(Nanos now) {
       else
         say_proposal(out);
       break;
+    case State::deciding:
+      out.ask = stored_;
+      break;
     case State::steady:
     case State::evicted:
       break;
   }
+  return out;
+}
+
+Decision Member::on_decided(const View& view, Nanos now) {
+  Decision out;
+  if (state_ == State::deciding && view.hash() == stored_->hash())
+    conclude(now, out);
+  else
+    hear_of(view, now, out);
   return out;
 }
 
@@ -174,6 +187,7 @@ void Member::rebase(Nanos now, Decision& out) {
       propose_if_promised(now, out);
       break;
     case State::proposing:
+    case State::deciding:
       claim(now, out);
       break;
     default:
@@ -203,7 +217,7 @@ bool Member::conclude_switch(Nanos now, Decision& out) {
   Ids who{self_};
   for (const auto& [id, hash] : switched_)
     if (hash == stored_->hash()) who.insert(id);
-  if (!enough(who)) return false;
+  if (!enough(who) || needs_store(who)) return false;
   Ids come_or_go;
   const auto before = ids_of(view_);
   const auto after = ids_of(*stored_);
@@ -286,19 +300,18 @@ bool Member::proven_dead(std::uint64_t id) const {
 /// Whether these members of the base decide for all of it. Any two sets that do have a member in common.
 bool Member::enough(const Ids& who) const {
   std::size_t have = 0;
-  bool all_proven = true;
   for (const auto& member : view_.members) {
-    if (who.contains(member.id)) {
-      ++have;
-    } else {
-      const auto lost = lost_.find(member.id);
-      if (lost == lost_.end()) return false;
-      all_proven = all_proven && lost->second;
-    }
+    have += who.contains(member.id);
+    if (!who.contains(member.id) && !lost_.contains(member.id)) return false;
   }
-  if (all_proven) return have > 0;
+  if (by_proof(who) || has_store_) return have > 0;
   const auto size = view_.members.size();
   return 2 * have > size || (2 * have == size && who.contains(*ids_of(view_).begin()));
+}
+
+/// Nobody who might live is left out.
+bool Member::by_proof(const Ids& who) const {
+  return std::ranges::all_of(view_.members, [&](const auto& m) { return who.contains(m.id) || proven_dead(m.id); });
 }
 
 /// How many members that are not lost come before this one as candidates.

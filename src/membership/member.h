@@ -25,6 +25,9 @@
 //   claiming    declined with an older view          claiming    tell the one in force; claim again
 //   recovering  proposal under the promised term     recovering  store it; say so
 //   proposing   enough have stored it                steady      say that it is in force, enter it
+//   proposing   ... by the store's leave (see below) deciding    ask the store
+//   deciding    the store says: this one             steady      say that it is in force, enter it
+//   any         the store says: another one          as if a member had said that it is in force
 //   any         a newer view in force, with us, of   steady      enter it
 //               no term below that of our promise
 //   any         ... of a lower term, or with         recovering  take it as the base
@@ -35,7 +38,8 @@
 //               not stored it is lost
 //   switching,  silence for kPatience                same        say again what has not been answered
 //   claiming,
-//   proposing
+//   proposing,
+//   deciding
 //
 // Enough: every member of the base view that did not promise (or store) is lost; and either all of those are proven
 // dead, or a majority of the base view did promise (of exactly half, the half with the lowest id). The base is the
@@ -46,6 +50,11 @@
 // claimed term and keeps its epoch and members; who is lost in it is removed by the next recovery. Otherwise the
 // base without those who did not promise: term as claimed, epoch one higher.
 // So all views in force that have one epoch have the same members, whoever decided them.
+//
+// With a store outside of the job (store.h), whoever did not promise and is not proven dead is left behind by the
+// store's leave, and not by a majority's: any members go on, even a single one, if the store has not let others do so
+// before. A store takes one successor of each epoch, for ever. Where all losses are proven, or a switch is complete, it
+// is not asked.
 //
 // On one host every loss is proven by the kernel, so any survivors go on. A loss without proof (a silent host) keeps
 // its vote: a minority waits. The two kinds mix badly in one place: whoever was evicted without proof and then sees all
@@ -76,6 +85,7 @@ struct Letter {
 struct Decision {
   bool fence = false;  ///< stop everything in the current view; before any letter is sent
   std::vector<Letter> letters;
+  std::optional<View> ask;    ///< the store: shall this be the view of its epoch? on_decided() takes the answer
   std::optional<View> enter;  ///< this view is in force: go on in it
   bool evicted = false;       ///< the others went on without this member; who wanted to leave may go now
 };
@@ -85,8 +95,8 @@ class Member {
   static constexpr Nanos kPatience = std::chrono::milliseconds(200);
 
   /// `view` may be without members: a newcomer that has not been taken in yet. It enters once it hears that a view with
-  /// it is in force.
-  Member(std::uint64_t self, View view);
+  /// it is in force. `has_store`: the same for all members of a job.
+  Member(std::uint64_t self, View view, bool has_store = false);
 
   /// A member is lost: `proven` if the kernel says that its process is gone. May be repeated; proof may come later.
   /// A mere suspicion ends when a recovery takes the suspect in: repeat it if the suspect is silent in the new view
@@ -96,6 +106,8 @@ class Member {
   /// be lost, members say it until the view's first step is complete.
   Decision on_message(std::uint64_t from, const Agreement& message, Nanos now);
   Decision on_time(Nanos now);
+  /// By the store's word this is the view of its epoch, whoever asked for it.
+  Decision on_decided(const View& view, Nanos now);
 
   /// The step's summaries were unanimous: `view` follows the one in force. Go on in it when told to enter it: at once,
   /// or once enough members are known to have ended the step too. REQUIRES: steady. Who leaves with it calls this as
@@ -119,7 +131,7 @@ class Member {
   bool is_lost(std::uint64_t id) const { return lost_.contains(id); }
 
  private:
-  enum class State { steady, switching, recovering, claiming, proposing, evicted };
+  enum class State { steady, switching, recovering, claiming, proposing, deciding, evicted };
   using Ids = std::set<std::uint64_t>;
   /// What a promise said.
   struct Vote {
@@ -140,6 +152,7 @@ class Member {
   void claim(Nanos now, Decision& out);
   void propose_if_promised(Nanos now, Decision& out);
   void conclude_if_stored(Nanos now, Decision& out);
+  void conclude(Nanos now, Decision& out);
   bool conclude_switch(Nanos now, Decision& out);
   void hear_of(const View& view, Nanos now, Decision& out);
   void rebase(Nanos now, Decision& out);
@@ -159,11 +172,14 @@ class Member {
   bool newer(const View& view) const;
   bool proven_dead(std::uint64_t id) const;
   bool enough(const Ids& who) const;
+  bool by_proof(const Ids& who) const;
+  bool needs_store(const Ids& who) const { return has_store_ && !by_proof(who); }
   int lower_left() const;
   bool leaderless() const;
   bool hopeless() const;
 
   const std::uint64_t self_;
+  const bool has_store_;
   State state_ = State::steady;
   Nanos quiet_since_{0};
   std::map<std::uint64_t, bool> lost_;  // id -> proven

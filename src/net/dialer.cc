@@ -1,5 +1,6 @@
 #include "net/dialer.h"
 
+#include <fstream>
 #include <string_view>
 #include <utility>
 
@@ -7,10 +8,19 @@ namespace pliant::net {
 namespace {
 
 constexpr std::string_view kRemote = "tcp:";
+constexpr std::string_view kFile = "file:";
 
 }  // namespace
 
 bool is_remote(const std::string& address) { return address.starts_with(kRemote); }
+
+std::string address_at(const std::string& address) {
+  if (!address.starts_with(kFile)) return address;
+  std::ifstream file(address.substr(kFile.size()));
+  std::string line;
+  std::getline(file, line);
+  return line;
+}
 
 Dialer::Dialer(Loop& loop, std::string address, std::optional<Credentials> credentials,
                std::function<void(Line)> on_line, std::function<void(const Error&)> on_failure)
@@ -22,13 +32,15 @@ Dialer::Dialer(Loop& loop, std::string address, std::optional<Credentials> crede
 
 void Dialer::call() {
   if (call_) return;
-  if (!is_remote(address_)) {
-    auto socket = connect_to(address_);
+  auto address = this->address();
+  if (address.empty()) return on_failure_({Code::not_found, "nobody says where it is"});
+  if (!is_remote(address)) {
+    auto socket = connect_to(address);
     return socket.ok() ? on_line_(Line::local(std::move(socket).value())) : on_failure_(socket.error());
   }
-  auto to = parse_endpoint(address_.substr(kRemote.size()));
+  auto to = parse_endpoint(address.substr(kRemote.size()));
   if (!to.ok()) return on_failure_(to.error());
-  if (!credentials_) return on_failure_({Code::invalid, "no secret to be let in with at " + address_});
+  if (!credentials_) return on_failure_({Code::invalid, "no secret to be let in with at " + address});
   call_ = std::make_unique<Call>(loop_, to.value(), credentials_->address, credentials_->secret, credentials_->who,
                                  [this](Result<Guest> guest) { ended(std::move(guest)); });
 }

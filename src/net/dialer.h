@@ -21,8 +21,11 @@ struct Credentials {
   std::string address{};  ///< to call from; empty: the kernel's choice
 };
 
-/// "tcp:10.0.0.1:4711" is on another host; anything else is a Unix socket (socket.h).
+/// "tcp:10.0.0.1:4711" is on another host; "file:/path" is what that file says, now; anything else is a Unix socket
+/// (socket.h).
 bool is_remote(const std::string& address);
+/// The address itself, or what the file says; empty if it says nothing.
+std::string address_at(const std::string& address);
 
 class Dialer {
  public:
@@ -35,6 +38,8 @@ class Dialer {
 
   /// One attempt; does nothing while another one is under way.
   void call();
+  /// Where that would go to.
+  std::string address() const { return address_at(address_); }
 
  private:
   void ended(Result<Guest> guest);

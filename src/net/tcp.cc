@@ -213,6 +213,20 @@ Result<std::string> resolve(const std::string& host) {
   return Error{Code::not_found, fmt::format("'{}' has no IPv4 or IPv6 address", host)};
 }
 
+Result<std::string> address_towards(const std::string& address) {
+  auto there = make_address(address, 9);
+  if (!there) return Error{Code::invalid, fmt::format("'{}' is not an address", address)};
+  Fd socket(::socket(there->family(), SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket) return errno_error("socket");
+  if (connect(socket.get(), there->raw(), there->length) != 0) return errno_error("no way to " + address);
+  Address here;
+  here.length = sizeof(here.storage);
+  if (getsockname(socket.get(), here.raw(), &here.length) != 0) return errno_error("getsockname");
+  auto endpoint = endpoint_of(here.raw());
+  if (!endpoint) return Error{Code::internal, "an address of an unknown kind"};
+  return endpoint->address;
+}
+
 Result<std::string> address_of_interface(const std::string& interface) {
   ifaddrs* found = nullptr;
   if (getifaddrs(&found) != 0) return errno_error("looking for network interfaces");

@@ -26,6 +26,8 @@ struct Endpoint {
 Result<Endpoint> parse_endpoint(const std::string& text);
 /// A host's name, or an address: the first address that it resolves to. May take long.
 Result<std::string> resolve(const std::string& host);
+/// This machine's address as `address` sees it, by the kernel's routes. Nothing is sent.
+Result<std::string> address_towards(const std::string& address);
 /// The address of a network interface ("eth0"; IPv4 before IPv6, no link-local ones).
 Result<std::string> address_of_interface(const std::string& interface);
 

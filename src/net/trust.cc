@@ -103,20 +103,27 @@ Result<Secret> Secret::from_file(const std::string& path) {
 
 Result<Secret> Secret::from_descriptor(int fd) {
   auto text = read_some(fd);
-  if (!text.ok()) return text.error();
-  auto bytes = parse(text.value());
+  return text.ok() ? from_digits(text.value()) : text.error();
+}
+
+Result<Secret> Secret::from_digits(std::string_view digits) {
+  auto bytes = parse(digits);
   if (!bytes) return Error{Code::invalid, fmt::format("not a secret of {} hexadecimal digits", kDigits)};
   Secret secret;
   secret.bytes_ = *bytes;
   return secret;
 }
 
+std::string Secret::digits() const {
+  std::string text;
+  for (auto byte : bytes_) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
 Status Secret::save(const std::string& path) const {
   Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
   if (!file) return errno_error("cannot make " + path);
-  std::string text;
-  for (auto byte : bytes_) text += fmt::format("{:02x}", byte);
-  auto written = write_all(file.get(), text + "\n");
+  auto written = write_all(file.get(), digits() + "\n");
   if (!written.ok()) unlink(path.c_str());  // half a secret is none
   return written;
 }

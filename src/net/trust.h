@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 
@@ -24,6 +25,9 @@ class Secret {
   static Result<Secret> from_file(const std::string& path);
   /// From a descriptor, to its end.
   static Result<Secret> from_descriptor(int fd);
+  static Result<Secret> from_digits(std::string_view digits);
+  /// As it is written. For files that nobody else can read.
+  std::string digits() const;
   /// Makes the file, 0600; Code::io if it is there already.
   Status save(const std::string& path) const;
 

@@ -29,6 +29,7 @@ CoordinatorLink::~CoordinatorLink() {
 }
 
 void CoordinatorLink::tick() {
+  if (line_ && dialer_.address() != address_) close("it is elsewhere now");
   if (!line_) dialer_.call();
   if (!line_) return events_.on_silence(clock_.now() - silent_since_, why_);
   if (auto flushed = line_.flush(); !flushed.ok()) return close(flushed.error().message);
@@ -46,6 +47,7 @@ void CoordinatorLink::flush() {
 
 void CoordinatorLink::connected(net::Line line) {
   line_ = std::move(line);
+  address_ = dialer_.address();
   loop_.watch(line_.fd(), [this] { read(); });
   send(events_.introduce());
 }

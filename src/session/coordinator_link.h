@@ -50,6 +50,7 @@ class CoordinatorLink {
   const LinkEvents events_;
   SteadyClock clock_;
   net::Line line_;
+  std::string address_;  // of the line
   net::Loop::Timer timer_ = 0;
   Nanos silent_since_;
   std::string why_;

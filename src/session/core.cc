@@ -258,7 +258,8 @@ void Core::commit_ledger() {
 
 void Core::end_step() {
   if (!closed_) close_step();
-  auto record = journal_->records() ? record_of_step() : StepRecord{};
+  bool counts = !std::exchange(fallen_, false);
+  auto record = journal_->records() && counts ? record_of_step() : StepRecord{};
   commit_ledger();
   ++step_;
   in_step_ = false;
@@ -267,7 +268,7 @@ void Core::end_step() {
   step_seconds_ = seconds(clock_.now() - step_began_);
   record.digest = stripe_digest_;
   record.stall_ms = seconds(std::exchange(stalled_, Nanos(0))) * 1e3;
-  if (journal_->records()) journal_->note(std::move(record));
+  if (journal_->records() && counts) journal_->note(std::move(record));
   if (speaks_for_job() && journal_->due(step_)) journal_->checkpoint(position(), replicas_.items());
   if (finished()) finish_job();
   report_progress();

@@ -149,6 +149,8 @@ class Core final : public Reducer {
   Status try_enter(const membership::View& view, std::unique_ptr<collective::Group>& entered);
   void enter_next();
   void go_solo();
+  void be_alone();
+  void fall_out();
   Status settle_in(collective::Group& group);
   Status transfer(collective::Group& group, const membership::Verdict& verdict);
   Status compare_all(collective::Group& group);
@@ -184,6 +186,7 @@ class Core final : public Reducer {
   std::uint32_t share_ = kUsualShare;  // that this worker wants from now on
   bool blank_ = true;                  // has no state of the job's yet
   bool departed_ = false;
+  bool fallen_ = false;                        // out of the view, in this step: it does not count
   std::optional<membership::View> following_;  // decided by the last summary
   bool all_leave_ = false;
   std::optional<Notice> notice_;

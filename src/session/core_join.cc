@@ -36,16 +36,24 @@ std::optional<Invitation> invitation() {
   return Invitation{*job, *coordinator, std::strtoull(worker->c_str(), nullptr, 10)};
 }
 
+/// That of the interface that the user chose, or of the one that leads to the coordinator.
+Result<std::string> own_address(const std::string& coordinator) {
+  if (auto chosen = env("PLIANT_INTERFACE")) return net::address_of_interface(*chosen);
+  auto there = net::parse_endpoint(coordinator.substr(std::min(coordinator.size(), coordinator.find(':') + 1)));
+  return there.ok() ? net::address_towards(there.value().address) : there.error();
+}
+
 /// On one of several hosts: makes a place where workers of the others reach this one, and notes it in `self`.
-Result<std::optional<collective::HostsOptions>> place_on_host(wire::Member& self) {
+Result<std::optional<collective::HostsOptions>> place_on_host(wire::Member& self, const std::string& coordinator) {
   auto host = env("PLIANT_HOST");
   if (!host) return std::optional<collective::HostsOptions>();
   auto secret = net::Secret::from_file(env("PLIANT_SECRET_FILE").value_or(""));
   if (!secret.ok()) return secret.error();
-  auto interface = env("PLIANT_INTERFACE");
-  auto address = interface ? net::address_of_interface(*interface) : net::resolve(*host);
+  auto address = own_address(coordinator);
   if (!address.ok()) return address.error();
-  auto listener = net::tcp_listen(address.value(), {});
+  auto ports = net::parse_ports(env("PLIANT_PORTS").value_or("0"));
+  if (!ports.ok()) return ports.error();
+  auto listener = net::tcp_listen(address.value(), ports.value());
   if (!listener.ok()) return listener.error();
   self.host = *host;
   self.endpoint = listener.value().endpoint.text();
@@ -85,7 +93,7 @@ Result<std::unique_ptr<Core>> Core::join(const JoinOptions& options) {
   wire::Member self{invited->worker, getpid(), fmt::format("@pliant/{:016x}", random_u64())};
   auto listener = net::listen_at(self.address);
   if (!listener.ok()) return listener.error();
-  auto hosts = place_on_host(self);
+  auto hosts = place_on_host(self, net::address_at(invited->coordinator));
   if (!hosts.ok()) return hosts.error();
   auto roster = std::make_unique<Roster>(RosterOptions{invited->job,
                                                        self,
@@ -94,7 +102,8 @@ Result<std::unique_ptr<Core>> Core::join(const JoinOptions& options) {
                                                        invited->coordinator,
                                                        static_cast<std::uint8_t>(cpu_level()),
                                                        PLIANT_VERSION,
-                                                       std::move(hosts).value()});
+                                                       std::move(hosts).value(),
+                                                       env("PLIANT_STORE").value_or("")});
   auto first = roster->await_first();
   if (!first.ok()) return first.error();
   auto view = std::move(first).value();

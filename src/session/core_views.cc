@@ -217,7 +217,7 @@ void Core::enter_next() {
   std::optional<View> view;
   while (!group) {
     view = roster_->await_next();
-    if (!view) throw Failure(Code::refused, "the other workers went on without this one");
+    if (!view) return fall_out();
     auto entered = try_enter(*view, group);
     if (entered.ok()) break;
     if (entered.error().code != Code::peer_lost) throw Failure(entered.error().code, entered.error().message);
@@ -326,15 +326,31 @@ void Core::take_over(collective::Group& group, int rank) {
 
 /// Alone: before the job takes this worker in, and after it left. Its collectives are its own affair.
 void Core::go_solo() {
-  if (roster_) roster_->guard(nullptr);
-  View alone{0, 1, seed_, 0, {{self_, getpid(), ""}}};
-  group_ = collective::Group::form({"", alone.hash(), alone.members, 0, {}}, Fd()).or_throw();
-  view_ = alone;
+  be_alone();
   // Never rank 0 of a job that it is not in.
   int stranger = std::max(1, static_cast<int>(std::min<std::uint64_t>(self_, 1 << 20)));
-  turn_ = {Deal{alone, Shares(static_cast<std::size_t>(stranger) + 1, kUsualShare)}, stranger, stranger + 1};
+  turn_ = {Deal{view_, Shares(static_cast<std::size_t>(stranger) + 1, kUsualShare)}, stranger, stranger + 1};
   tickets_.clear();
   renew_areas();
+}
+
+void Core::be_alone() {
+  if (roster_) roster_->guard(nullptr);
+  view_ = {0, 1, seed_, 0, {{self_, getpid(), ""}}};
+  group_ = collective::Group::form({"", view_.hash(), view_.members, 0, {}}, Fd()).or_throw();
+}
+
+/// The others could not reach this worker and went on without it. What it is in the middle of ends as in a job of one,
+/// and counts for nothing; then it asks to be taken in again, and gets the state that the others have.
+void Core::fall_out() {
+  if (!roster_->has_coordinator()) throw Failure(Code::refused, "the other workers went on without this one");
+  log::warn("the other workers went on without this one: asking to be taken in again");
+  blank_ = true;
+  fallen_ = in_step_;
+  be_alone();
+  renew_areas();
+  for (const auto& ticket : tickets_)
+    if (!ticket->done_) start_operation(*ticket);
 }
 
 bool Core::detached_until_taken_in() {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/base64.h"
 #include "base/log.h"
 
 namespace pliant::session {
@@ -34,15 +35,32 @@ std::optional<membership::Agreement> as_agreement(const wire::Message& message) 
       message);
 }
 
+/// A view as a store keeps it: the message, in letters.
+std::string text_of(const View& view) {
+  auto packet = wire::encode(membership::notice_of(view));
+  return to_base64({reinterpret_cast<const char*>(packet.data()), packet.size()});
+}
+
+Result<View> view_from_text(const std::string& text) {
+  auto bytes = from_base64(text);
+  if (!bytes.ok()) return bytes.error();
+  auto message = wire::decode({reinterpret_cast<const std::uint8_t*>(bytes.value().data()), bytes.value().size()});
+  if (!message.ok()) return message.error();
+  const auto* notice = std::get_if<wire::ViewNotice>(&message.value());
+  if (!notice) return Error{Code::protocol, "another message"};
+  return membership::view_from(*notice);
+}
+
 }  // namespace
 
 Roster::Roster(RosterOptions options)
     : options_(std::move(options)),
-      member_(std::in_place, options_.self.id, options_.view),
+      member_(std::in_place, options_.self.id, options_.view, !options_.store.empty()),
       outside_(options_.view.rank_of(options_.self.id) < 0) {
   collective::MeshEvents events;
   events.on_letter = [this](std::uint64_t from, const wire::Message& message) { on_letter(from, message); };
   events.on_lost = [this](const collective::PeerLoss& loss) { on_lost(loss); };
+  events.on_found = [this](std::uint64_t id) { on_found(id); };
   events.on_tick = [this] { on_tick(); };
   std::optional<net::Credentials> credentials;
   if (options_.hosts)
@@ -53,6 +71,8 @@ Roster::Roster(RosterOptions options)
   mesh_ = std::make_unique<collective::Mesh>(options_.job, options_.self, std::move(options_.listener), events,
                                              std::move(options_.hosts));
   before_anything_is_heard.unlock();
+  if (!options_.store.empty())
+    mesh_->run([&] { store_ = membership::open_store(mesh_->loop(), options_.store).or_throw(); });
   if (options_.coordinator.empty()) return;
   mesh_->run([&] {
     LinkEvents line;
@@ -71,6 +91,7 @@ Roster::Roster(RosterOptions options)
 Roster::~Roster() {
   mesh_->stop();  // before anything that its callbacks use goes
   link_.reset();
+  store_.reset();
 }
 
 wire::Join Roster::introduction() const {
@@ -123,6 +144,14 @@ void Roster::testify(std::uint64_t id) {
   mesh_->send(std::move(elsewhere), wire::Dead{id});
 }
 
+/// What it was told while it could not be reached is lost: whoever is to enter a view hears of it again.
+void Roster::on_found(std::uint64_t id) {
+  std::lock_guard lock(mutex_);
+  const auto& view = member_->view();
+  if (member_->recovering() || view.rank_of(id) < 0 || view.rank_of(self()) < 0) return;
+  mesh_->send({id}, wire::InForce{view.term, membership::notice_of(view)});
+}
+
 void Roster::on_tick() {
   std::lock_guard lock(mutex_);
   apply(member_->on_time(clock_.now()));
@@ -131,12 +160,10 @@ void Roster::on_tick() {
 void Roster::on_coordinator(const wire::Message& message) {
   std::lock_guard lock(mutex_);
   if (const auto* notice = std::get_if<wire::ViewNotice>(&message)) {
-    on_first_view(*notice);
+    on_view(*notice);
   } else if (const auto* plan = std::get_if<wire::Plan>(&message)) {
-    if (outside_)
-      meet(plan->view.members);
-    else
-      member_->on_plan(*plan);
+    meet(plan->view.members);
+    if (!outside_) member_->on_plan(*plan);
   } else if (const auto* refusal = std::get_if<wire::Refusal>(&message)) {
     if (!first_ || outside_) failure_ = Error{Code::refused, "the job refused this worker: " + refusal->reason};
   } else if (std::holds_alternative<wire::Over>(message)) {
@@ -149,18 +176,18 @@ void Roster::on_coordinator(const wire::Message& message) {
   changed_.notify_all();
 }
 
-/// The coordinator's first word. Later ones are of no interest: members know better.
-void Roster::on_first_view(const wire::ViewNotice& notice) {
+/// The coordinator knows views that are in force. Members know them before, unless they cannot reach each other.
+void Roster::on_view(const wire::ViewNotice& notice) {
   auto view = membership::view_from(notice);
-  if (first_ || !view.ok()) return;
-  first_ = view.value();
-  if (view.value().rank_of(self()) >= 0)
+  if (!view.ok()) return;
+  bool first = !std::exchange(first_, view.value());
+  if (!first || view.value().rank_of(self()) >= 0)
     apply(member_->on_message(kCoordinator, wire::InForce{notice.term, notice}, clock_.now()));
   else
     meet(notice.members);
 }
 
-/// A newcomer makes its connections before it is taken in.
+/// Connections to newcomers stand before they are taken in.
 void Roster::meet(const std::vector<wire::Member>& members) {
   mesh_->post([this, members] { mesh_->expect(members); });
 }
@@ -175,11 +202,27 @@ void Roster::apply(const membership::Decision& decision) {
         if (link_) link_->send(message);
       });
   }
+  if (decision.ask) mesh_->post([this, view = *decision.ask] { ask_store(view); });
   if (decision.enter) next_ = *decision.enter;
   if (decision.enter || decision.evicted) {
     outside_ = decision.evicted;
     changed_.notify_all();
   }
+}
+
+/// A store takes one successor of each epoch. Asked again by the machine until there is an answer.
+void Roster::ask_store(const View& view) {
+  if (std::exchange(asking_, true)) return;
+  auto key = fmt::format("{}/view/{}", options_.job, view.epoch);
+  auto answered = [this](const Result<membership::Attempt>& attempt) {
+    asking_ = false;
+    if (!attempt.ok()) return log::warn("the store does not say how to go on: {}", attempt.error().message);
+    auto taken = view_from_text(attempt.value().now.text);
+    if (!taken.ok()) return log::warn("the store holds something else than a view: {}", taken.error().message);
+    std::lock_guard lock(mutex_);
+    apply(member_->on_decided(taken.value(), clock_.now()));
+  };
+  store_->replace(key, 0, text_of(view), answered);
 }
 
 // ---- on the training thread ----
@@ -245,7 +288,7 @@ void Roster::adopt(const View& view) {
 
 bool Roster::await_entry(const std::string& layout) {
   std::unique_lock lock(mutex_);
-  if (member_->view().size() > 0) member_.emplace(self(), View{});  // back again: as a newcomer
+  if (member_->view().size() > 0) member_.emplace(self(), View{}, !options_.store.empty());  // back again: a newcomer
   layout_ = layout;
   mesh_->post([this, layout] {
     if (link_) link_->send(wire::Ready{layout});
@@ -257,7 +300,9 @@ bool Roster::await_entry(const std::string& layout) {
 
 std::optional<View> Roster::plan() const {
   std::lock_guard lock(mutex_);
-  return member_->plan();
+  const auto& plan = member_->plan();
+  if (!plan || !mesh_->reaches(plan->members)) return std::nullopt;
+  return plan;
 }
 
 void Roster::set_layout(const std::string& layout) {

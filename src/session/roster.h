@@ -17,6 +17,7 @@
 #include "collective/mesh.h"
 #include "membership/member.h"
 #include "membership/settle.h"
+#include "membership/store.h"
 #include "membership/view.h"
 #include "session/coordinator_link.h"
 
@@ -31,6 +32,7 @@ struct RosterOptions {
   std::uint8_t cpu_level = 0;
   std::string build;
   std::optional<collective::HostsOptions> hosts{};  ///< of a job on several
+  std::string store{};                              ///< the address of one outside of the job; empty: there is none
 };
 
 /// Threads: any.
@@ -69,6 +71,7 @@ class Roster {
   /// Outside of any view: asks to be taken in, and waits for that. False if the job is over.
   bool await_entry(const std::string& layout);
 
+  /// What is planned, once there are connections to all who come.
   std::optional<membership::View> plan() const;
   /// This worker wants to leave after the current step.
   void leave_soon() { leaves_ = true; }
@@ -86,11 +89,13 @@ class Roster {
   void on_letter(std::uint64_t from, const wire::Message& message);
   void on_lost(const collective::PeerLoss& loss);
   void testify(std::uint64_t id);  // guarded by mutex_
+  void on_found(std::uint64_t id);
   void on_tick();
   void on_coordinator(const wire::Message& message);
-  void apply(const membership::Decision& decision);    // guarded by mutex_
-  void on_first_view(const wire::ViewNotice& notice);  // guarded by mutex_
+  void apply(const membership::Decision& decision);  // guarded by mutex_
+  void on_view(const wire::ViewNotice& notice);      // guarded by mutex_
   void meet(const std::vector<wire::Member>& members);
+  void ask_store(const membership::View& view);
   wire::Join introduction() const;
 
   RosterOptions options_;
@@ -110,8 +115,10 @@ class Roster {
   std::uint64_t step_ = 0;                    // guarded by mutex_
   collective::Group* group_ = nullptr;        // guarded by mutex_
 
-  std::unique_ptr<CoordinatorLink> link_;   // used on the mesh's thread
-  std::unique_ptr<collective::Mesh> mesh_;  // last: its thread uses everything above
+  std::unique_ptr<CoordinatorLink> link_;     // used on the mesh's thread
+  std::unique_ptr<membership::Store> store_;  // the same
+  bool asking_ = false;                       // the same
+  std::unique_ptr<collective::Mesh> mesh_;    // last: its thread uses everything above
 };
 
 }  // namespace pliant::session

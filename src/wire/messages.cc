@@ -43,7 +43,9 @@ void visit(Fields& f, Adopted& m) {
   visit(f, m.view), f(m.step);
 }
 template <class Fields>
-void visit(Fields&, Over&) {}
+void visit(Fields& f, Over& m) {
+  f(m.good), f(m.reason, kMaxText);
+}
 template <class Fields>
 void visit(Fields& f, Refusal& m) {
   f(m.reason, kMaxText);
@@ -52,10 +54,6 @@ template <class Fields>
 void visit(Fields& f, Progress& m) {
   f(m.step), f(m.epoch), f(m.epochs), f(m.steps), f(m.samples), f(m.samples_per_second), f(m.loss);
   f(m.text, kMaxText);
-}
-template <class Fields>
-void visit(Fields& f, Complaint& m) {
-  f(m.id), f(m.reason, kMaxText);
 }
 template <class Fields>
 void visit(Fields& f, Resize& m) {
@@ -68,6 +66,14 @@ void visit(Fields& f, Answer& m) {
 template <class Fields>
 void visit(Fields& f, AgentHello& m) {
   f(m.job, kMaxName), f(m.host, kMaxName), f(m.slots);
+}
+template <class Fields>
+void visit(Fields& f, Charter& m) {
+  f(m.text, kMaxCharter);
+}
+template <class Fields>
+void visit(Fields& f, Stop& m) {
+  f(m.host, kMaxName), f(m.force);
 }
 template <class Fields>
 void visit(Fields& f, Start& m) {
@@ -131,6 +137,8 @@ void visit(Fields& f, RegionNotice& m) {
 }
 template <class Fields>
 void visit(Fields&, Bye&) {}
+template <class Fields>
+void visit(Fields&, Pulse&) {}
 
 struct Putter {
   ByteWriter out;

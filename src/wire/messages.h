@@ -15,11 +15,12 @@
 namespace pliant::wire {
 
 inline constexpr std::uint32_t kMagic = 0x544e4c50;  // "PLNT"
-inline constexpr std::uint16_t kVersion = 3;
+inline constexpr std::uint16_t kVersion = 4;
 inline constexpr std::size_t kMaxPacket = 128 * 1024;
 inline constexpr std::size_t kMaxName = 120;     ///< names of jobs, regions, channels and logs
 inline constexpr std::size_t kMaxText = 1024;    ///< reasons
 inline constexpr std::size_t kMaxMembers = 512;  ///< members in a view
+inline constexpr std::size_t kMaxCharter = 96 * 1024;
 
 /// One worker of a view, as everybody sees it.
 struct Member {
@@ -82,8 +83,12 @@ struct Adopted {
   std::uint64_t step = 0;
 };
 
-/// coordinator -> a worker outside the view: the job is over, do not wait.
-struct Over {};
+/// coordinator -> a worker outside the view: the job is over, do not wait. To an agent: whether it was finished, or why
+/// not, if the coordinator knows.
+struct Over {
+  std::uint8_t good = 1;
+  std::string reason{};
+};
 
 /// coordinator -> worker, or peer -> peer: no, and why.
 struct Refusal {
@@ -102,12 +107,6 @@ struct Progress {
   std::string text;               ///< further averages, ready to print
 };
 
-/// worker -> coordinator: a peer is gone, or this worker fails; which worker is to blame and why.
-struct Complaint {
-  std::uint64_t id = 0;
-  std::string reason;
-};
-
 /// anyone -> coordinator: so many workers, please. Answered.
 struct Resize {
   std::uint32_t workers = 0;
@@ -123,7 +122,16 @@ struct Answer {
 struct AgentHello {
   std::string job;
   std::string host{};       ///< where it starts workers; there is one agent per host
-  std::uint32_t slots = 0;  ///< how many it can have at a time; 0: as many as are asked for
+  std::uint32_t slots = 0;  ///< how many it can have at a time; 0: it only watches
+};
+/// coordinator -> an agent that comes from another host: what to start (record_text in apps/pliant/job_dir.h).
+struct Charter {
+  std::string text;
+};
+/// head -> coordinator -> agents: end your workers, after their step or at once.
+struct Stop {
+  std::string host{};  ///< whose; empty: everybody's
+  std::uint8_t force = 0;
 };
 /// coordinator -> agent.
 struct Start {
@@ -145,6 +153,8 @@ struct Parted {
   std::uint64_t id = 0;
   std::uint8_t goodbye = 0;  ///< it said so: it left in good order
 };
+/// coordinator -> an agent on another host, a few times a second: I am here.
+struct Pulse {};
 /// coordinator -> agent: what the job is now.
 struct JobState {
   ViewNotice view;
@@ -219,9 +229,9 @@ struct RegionNotice {
 /// Leaving in good order; what follows is not a crash.
 struct Bye {};
 
-using Message = std::variant<Join, ViewNotice, Refusal, Progress, Complaint, PeerHello, RegionNotice, Bye, Ready, Plan,
-                             Adopted, Over, Resize, Answer, AgentHello, Start, Started, Ended, JobState, Claim, Promise,
-                             Decline, Propose, Stored, InForce, Entered, Shares, Parted, Dead>;
+using Message = std::variant<Join, ViewNotice, Refusal, Progress, PeerHello, RegionNotice, Bye, Ready, Plan, Adopted,
+                             Over, Resize, Answer, AgentHello, Start, Started, Ended, JobState, Claim, Promise, Decline,
+                             Propose, Stored, InForce, Entered, Shares, Parted, Dead, Charter, Stop, Pulse>;
 
 std::vector<std::uint8_t> encode(const Message& message);
 /// Code::protocol with one line that says what is wrong.

@@ -13,7 +13,6 @@
 //   falter             asks to join and hangs up
 //   wrong=WHAT         will ask with a wrong job, id or address
 //   steps=N            sends N progress reports, 10 ms apart
-//   complain=K         blames rank K
 //   await=K            waits until rank K's process has ended
 //   wait=FILE          waits until the file exists
 //   touch=FILE         makes the file
@@ -163,10 +162,6 @@ void Worker::run(const std::string& verb, const std::string& value) {
       {"samples", [&] { samples_ = std::stoull(value); }},
       {"wrong", [&] { wrong_ = value; }},
       {"steps", [&] { report(std::stoi(value)); }},
-      {"complain",
-       [&] {
-         net::send(socket_, wire::Complaint{std::stoull(value), "lost it"}).or_throw();
-       }},
       {"await", [&] { await(std::stoi(value)); }},
       {"wait",
        [&] {

@@ -67,15 +67,6 @@ TEST_F(Failing, WhoLeavesBeforeJoiningIsNamedToThoseWhoWait) {
   EXPECT_SAYS(seen.err, "refused: worker 1 ended before the job began (exit code 0)");
 }
 
-TEST_F(Failing, TheAccusedIsBlamedIfItDied) {
-  auto seen = run_workers({"-n", "2"}, {"join", "only=0", "complain=1", "touch=" + path("said"), "exit=1", "only=1",
-                                        "wait=" + path("said"), "err=out of luck", "await=0", "kill=10"});
-  EXPECT_EQ(seen.status, 138) << seen.err;
-  EXPECT_SAYS(seen.err, "worker 1 ended after");
-  EXPECT_SAYS(seen.err, "of worker 1, worker 0 said: lost it");
-  EXPECT_SAYS(seen.err, "out of luck");
-}
-
 TEST_F(Failing, AJobThatAllItsWorkersFailHasFailed) {
   auto seen = run_workers({"-n", "2", "--max-restarts", "3"}, {"crash=5", "train=100"});
   EXPECT_EQ(seen.status, 7) << seen.err;

@@ -182,19 +182,30 @@ pid_t CliTest::coordinator_of(const std::string& job) const {
   return note.is_object() ? note["process"]["pid"].get<pid_t>() : 0;
 }
 
+std::vector<nlohmann::json> CliTest::records_of(const std::string& job) const {
+  std::vector<nlohmann::json> records;
+  std::error_code ignored;
+  for (const auto& dir : fs::directory_iterator(base(), ignored)) {
+    auto name = dir.path().filename().string();
+    if (name != job && !name.starts_with(job + "+")) continue;
+    if (auto record = read_json(name); record.is_object()) records.push_back(std::move(record));
+  }
+  return records;
+}
+
 pid_t CliTest::worker_of(const std::string& job, std::uint64_t id) const {
-  auto record = read_json(job);
-  if (!record.is_object()) return 0;
-  for (const auto& worker : record["workers"])
-    if (worker["id"] == id) return worker["pid"];
+  for (const auto& record : records_of(job))
+    for (const auto& worker : record["workers"])
+      if (worker["id"] == id) return worker["pid"];
   return 0;
 }
 
 std::vector<pid_t> CliTest::processes_of(const std::string& job) const {
   std::vector<pid_t> pids{coordinator_of(job)};
-  auto record = read_json(job);
-  if (record.is_object())
+  for (const auto& record : records_of(job)) {
+    if (record["name"] != job) pids.push_back(record["agent"]["pid"]);
     for (const auto& worker : record["workers"]) pids.push_back(worker["pid"]);
+  }
   return pids;
 }
 

@@ -81,13 +81,16 @@ class CliTest : public ::testing::Test {
   bool step_becomes(const std::string& job, std::uint64_t step);
   std::uint64_t step_of(const std::string& job) const;
   pid_t coordinator_of(const std::string& job) const;
+  /// On whichever host, as far as hosts share this machine.
   pid_t worker_of(const std::string& job, std::uint64_t id) const;
-  /// The coordinator's and all workers' processes.
+  /// The coordinator's and all workers' processes, and those of the hosts' agents.
   std::vector<pid_t> processes_of(const std::string& job) const;
   /// True if no job directory is left.
   bool nothing_left() const;
 
  private:
+  /// Of the job and of its parts on hosts.
+  std::vector<nlohmann::json> records_of(const std::string& job) const;
   Command launch(const Words& words, const Words& more_env, int terminal);
 
   std::string dir_;

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 
@@ -11,6 +12,8 @@
 
 namespace pliant::cli_test {
 namespace {
+
+using Ids = std::vector<std::uint64_t>;
 
 class Hosts : public CliTest {
  protected:
@@ -23,24 +26,52 @@ class Hosts : public CliTest {
     EXPECT_TRUE(nothing_left());
     CliTest::TearDown();
   }
-  Words on_two_hosts(const Words& more = {}) const {
-    Words all = {
-        "--name",      "far", "--via", path("here") + " {host}", "--address", "127.0.0.1",
-        "--interface", "lo",  "-x",    "PLIANT_SILENCE_MS=60000"};  // a crowded machine is no reason to lose anybody
+  /// What leads to hosts, and patience: a crowded machine is no reason to lose anybody.
+  Words flags_with(const Words& more) const {
+    Words all = {"--name",    "far",       "--via", path("here") + " {host}",
+                 "--address", "127.0.0.1", "-x",    "PLIANT_SILENCE_MS=60000"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
-  /// A job of workers 0 and 1 on host a, 2 and 3 on host b, that trains until finish().
+  /// A job that trains until finish().
+  Command start_on(const Words& flags) {
+    auto all = flags_with(flags);
+    all.insert(all.end(), {"--record", path("records")});
+    return start_workers(all, {"until=" + path("enough"), "samples=500", "train=1000000"});
+  }
+  /// Workers 0 and 1 on host a, 2 and 3 on host b, most likely.
   Command start_training(const Words& more = {}) {
-    auto flags = on_two_hosts({"-H", "a:2,b:2", "--record", path("records")});
+    Words flags = {"-H", "a:2,b:2"};
     flags.insert(flags.end(), more.begin(), more.end());
-    return start_workers(flags, {"until=" + path("enough"), "samples=500", "train=1000000"});
+    return start_on(flags);
   }
   Outcome finish(Command& job) {
     std::ofstream(path("enough")) << "";
     return job.wait();
   }
   std::string verdict() { return run({"verify", path("records")}).out; }
+
+  pid_t agent_of(const std::string& host) const {
+    auto record = read_json("far+" + host);
+    return record.is_object() ? record["agent"]["pid"].get<pid_t>() : 0;
+  }
+  /// By the coordinator's word; sorted.
+  Ids members_on(const std::string& host) const {
+    Ids ids;
+    auto note = read_json("far", "coordinator.json");
+    if (!note.is_object()) return ids;
+    for (const auto& member : note["view"]["members"])
+      if (member["host"] == host) ids.push_back(member["id"]);
+    std::ranges::sort(ids);
+    return ids;
+  }
+  std::string endpoint_of(std::uint64_t id) const {
+    auto note = read_json("far", "coordinator.json");
+    for (const auto& member : note["view"]["members"])
+      if (member["id"] == id) return member["endpoint"];
+    return "";
+  }
+  std::string ticket() const { return base() + "/far/ticket"; }
 };
 
 TEST_F(Hosts, AJobTrainsAndItsRecordsAreProved) {
@@ -52,26 +83,149 @@ TEST_F(Hosts, AJobTrainsAndItsRecordsAreProved) {
   EXPECT_SAYS(verdict(), "OK: ");
 }
 
-TEST_F(Hosts, AKilledWorkerIsReplacedOnAHostWithRoom) {
+TEST_F(Hosts, AKilledWorkerIsReplacedWhereThereIsRoom) {
   auto job = start_training();
   ASSERT_TRUE(view_becomes("far", {0, 1, 2, 3})) << job.err();
   ASSERT_TRUE(step_becomes("far", 10));
-  kill(worker_of("far", 2), SIGKILL);
-  ASSERT_TRUE(view_becomes("far", {0, 1, 3, 4})) << job.err();
-  EXPECT_EQ(read_json("far")["workers"][4]["host"], "b");
+  auto killed = members_on("b").at(0);
+  kill(worker_of("far", killed), SIGKILL);
+  ASSERT_TRUE(eventually([&] { return members_on("b").size() == 2 && members_on("b")[1] == 4; })) << job.err();
   ASSERT_TRUE(step_becomes("far", step_of("far") + 20));
+  auto seen = finish(job);
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  EXPECT_SAYS(seen.err, fmt::format("host b: worker {} was killed by signal 9; 3 workers go on", killed));
+  EXPECT_SAYS(verdict(), "OK: ");
+}
+
+TEST_F(Hosts, AWholeHostMayDieAndComeBack) {
+  auto job = start_training();
+  ASSERT_TRUE(view_becomes("far", {0, 1, 2, 3})) << job.err();
+  ASSERT_TRUE(step_becomes("far", 10));
+  auto there = members_on("b");
+  kill(agent_of("b"), SIGKILL);
+  for (auto id : there) kill(worker_of("far", id), SIGKILL);
+  ASSERT_TRUE(eventually([&] { return members_on("b").empty(); })) << job.err();
+  ASSERT_TRUE(eventually([&] { return members_on("b") == (Ids{4, 5}); })) << job.err();
+  ASSERT_TRUE(step_becomes("far", step_of("far") + 20));
+  auto seen = finish(job);
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  EXPECT_SAYS(seen.err, "host b: its agent has ended (killed by signal 9");
+  EXPECT_SAYS(verdict(), "OK: ");
+}
+
+TEST_F(Hosts, WithoutItsAgentAHostGoesOnAndGetsAnother) {
+  auto job = start_training();
+  ASSERT_TRUE(view_becomes("far", {0, 1, 2, 3})) << job.err();
+  auto first = agent_of("a");
+  auto there = members_on("a");
+  kill(first, SIGKILL);
+  ASSERT_TRUE(eventually([&] { return agent_of("a") != first; })) << job.err();
+  EXPECT_EQ(members_on("a"), there);
+  kill(worker_of("far", there[0]), SIGKILL);
+  ASSERT_TRUE(eventually([&] { return members_on("a") == (Ids{there[1], 4}); })) << job.err();
   auto seen = finish(job);
   EXPECT_EQ(seen.status, 0) << seen.err;
   EXPECT_SAYS(verdict(), "OK: ");
 }
 
-TEST_F(Hosts, AWholeHostMayDie) {
-  auto job = start_training({"--max-restarts", "0"});
-  ASSERT_TRUE(view_becomes("far", {0, 1, 2, 3})) << job.err();
-  ASSERT_TRUE(step_becomes("far", 10));
-  for (std::uint64_t id : {2, 3}) kill(worker_of("far", id), SIGKILL);
+TEST_F(Hosts, AnotherMachineJoinsWithTheTicket) {
+  auto job = start_on({"-H", "a:2"});
   ASSERT_TRUE(view_becomes("far", {0, 1})) << job.err();
+  auto more = start({"run", "--join", ticket(), "--host", "c", "--slots", "2"});
+  ASSERT_TRUE(eventually([&] { return agent_of("c") == more.pid(); })) << more.err();
+  EXPECT_EQ(run({"resize", "far", "4"}).status, 0);
+  ASSERT_TRUE(eventually([&] { return members_on("c") == (Ids{2, 3}); })) << job.err() << more.err();
   ASSERT_TRUE(step_becomes("far", step_of("far") + 20));
+  EXPECT_SAYS(run({"status", "far"}).out, "ticket     " + ticket());
+  auto seen = finish(job);
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  EXPECT_EQ(more.wait().status, 0) << more.err();
+  EXPECT_SAYS(more.out(), "[2] ");
+  EXPECT_SAYS(verdict(), "OK: ");
+}
+
+TEST_F(Hosts, WhoJoinsMayLeave) {
+  auto job = start_on({"-H", "a:2"});
+  ASSERT_TRUE(view_becomes("far", {0, 1})) << job.err();
+  auto more = start({"run", "--join", ticket(), "--host", "c", "--slots", "1"});
+  EXPECT_EQ(run({"resize", "far", "3"}).status, 0);
+  ASSERT_TRUE(view_becomes("far", {0, 1, 2})) << job.err() << more.err();
+  more.signal(SIGTERM);
+  EXPECT_EQ(more.wait().status, 143) << more.err();
+  ASSERT_TRUE(view_becomes("far", {0, 1})) << job.err();
+  EXPECT_EQ(finish(job).status, 0);
+  EXPECT_SAYS(verdict(), "OK: ");
+}
+
+TEST_F(Hosts, AScriptSaysWhichHostsThereAre) {
+  std::ofstream(path("hosts")) << "a:2\n";
+  auto job = start_on({"--host-discovery-script", "cat " + path("hosts")});
+  ASSERT_TRUE(view_becomes("far", {0, 1})) << job.err();
+  std::ofstream(path("hosts")) << "a:2\nb:1\n";
+  ASSERT_TRUE(eventually([&] { return members_on("b") == Ids{2}; })) << job.err();
+  ASSERT_TRUE(step_becomes("far", step_of("far") + 20));
+  std::ofstream(path("hosts")) << "b:1\n";
+  ASSERT_TRUE(view_becomes("far", {2})) << job.err();
+  std::ofstream(path("hosts")) << "b:many\n";  // changes nothing
+  EXPECT_TRUE(eventually([&] { return job.err().find("'many' is not a number of slots") != std::string::npos; }));
+  ASSERT_TRUE(step_becomes("far", step_of("far") + 20));
+  auto seen = finish(job);
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  EXPECT_SAYS(seen.err, "host a is not there any more");
+  EXPECT_SAYS(verdict(), "OK: ");
+}
+
+TEST_F(Hosts, StoppingReachesEverybody) {
+  auto job = start_training();
+  ASSERT_TRUE(view_becomes("far", {0, 1, 2, 3})) << job.err();
+  auto all = processes_of("far");
+  ASSERT_EQ(all.size(), 7U);
+  job.signal(SIGINT);
+  auto seen = job.wait();
+  EXPECT_EQ(seen.status, 130) << seen.err;
+  for (auto pid : all) EXPECT_TRUE(eventually([&] { return !process_runs(pid); })) << pid;
+}
+
+TEST_F(Hosts, AJobWithoutItsHeadCanBeStopped) {
+  auto job = start_training();
+  ASSERT_TRUE(view_becomes("far", {0, 1, 2, 3})) << job.err();
+  auto all = processes_of("far");
+  job.signal(SIGKILL);
+  job.wait();
+  auto seen = run({"stop", "far"});
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  for (auto pid : all) EXPECT_TRUE(eventually([&] { return !process_runs(pid); })) << pid;
+}
+
+TEST_F(Hosts, AProgramThatFailsOnOneHostFailsTheJob) {
+  auto job = start_workers(flags_with({"-H", "a:1,b:1"}), {"exit=7"});
+  auto seen = job.wait();
+  EXPECT_NE(seen.status, 0);
+  EXPECT_SAYS(seen.err, "exit code 7");
+  EXPECT_SAYS(seen.err, "job 'far' failed");
+}
+
+TEST_F(Hosts, AHostThatCannotBeReachedIsSaid) {
+  std::ofstream(path("here")) << "#!/bin/sh\ntest $1 = a || { echo no such host >&2; exit 255; }\nshift\nexec \"$@\"\n";
+  auto seen = start_on({"-H", "a:1,b:1"}).wait();
+  EXPECT_EQ(seen.status, 1) << seen.err;
+  EXPECT_SAYS(seen.err, "host b: its agent has ended (exit code 255); trying again");
+  EXPECT_SAYS(seen.err, "job 'far' failed: host b: exit code 255\n    no such host");
+}
+
+TEST_F(Hosts, ThisMachineNeedsNothingThatLeadsToIt) {
+  auto job = start_workers({"--name", "far", "-H", "localhost:2"}, {"samples=100", "train=5"});
+  auto seen = job.wait();
+  EXPECT_EQ(seen.status, 0) << seen.err;
+}
+
+TEST_F(Hosts, PortsAndAddressesAreTheUsers) {
+  auto job = start_workers({"--name", "far", "-H", "a:1,b:1", "--via", path("here") + " {host}", "--address", "::1",
+                            "--ports", "23110-23119", "--record", path("records")},
+                           {"until=" + path("enough"), "samples=500", "train=1000000"});
+  ASSERT_TRUE(view_becomes("far", {0, 1})) << job.err();
+  ASSERT_TRUE(step_becomes("far", 10));
+  for (std::uint64_t id : {0, 1}) EXPECT_EQ(endpoint_of(id).substr(0, 10), "[::1]:2311") << endpoint_of(id);
   auto seen = finish(job);
   EXPECT_EQ(seen.status, 0) << seen.err;
   EXPECT_SAYS(verdict(), "OK: ");
@@ -92,16 +246,16 @@ TEST_F(Hosts, AnotherCoordinatorServesThemAll) {
   EXPECT_SAYS(verdict(), "OK: ");
 }
 
-TEST_F(Hosts, WithoutItsAgentAJobGoesOn) {
+TEST_F(Hosts, WithoutItsHeadAJobGoesOn) {
   auto job = start_training();
   ASSERT_TRUE(view_becomes("far", {0, 1, 2, 3})) << job.err();
   job.signal(SIGKILL);
   job.wait();
   auto again = start({"run", "--attach", "far"});
   ASSERT_TRUE(eventually([&] { return read_json("far")["agent"]["pid"] == again.pid(); }));
-  kill(worker_of("far", 0), SIGKILL);
-  ASSERT_TRUE(view_becomes("far", {1, 2, 3, 4})) << again.err();
-  EXPECT_EQ(read_json("far")["workers"][4]["host"], "a");
+  auto there = members_on("a");
+  kill(worker_of("far", there[0]), SIGKILL);
+  ASSERT_TRUE(eventually([&] { return members_on("a") == (Ids{there[1], 4}); })) << again.err();
   auto seen = finish(again);
   EXPECT_EQ(seen.status, 0) << seen.err;
 }
@@ -129,21 +283,34 @@ TEST_F(Hosts, MistakesAreOneLine) {
   };
   says({"-H", "a:2"}, "--via says how to start something on a host");
   says({"--via", "x"}, "--via needs hosts");
+  says({"-H", "a:2", "--hostfile", "x", "--via", "x"}, "choose one");
+  says({"-H", "a;b:2", "--via", "x"}, "is not a host's name");
+  says({"--host", "b"}, "--host and --slots go with --join");
+  says({"--ports", "9-3"}, "is not a port, or a range");
   says({"-H", "a:2,a:1", "--via", "x"}, "host 'a' is named twice");
   says({"-H", "a:", "--via", "x"}, "is not a number of slots");
   says({"-H", "a:0", "--via", "x"}, "'0' is not a number of slots");
   says({"-H", "a:2,b:1", "-n", "4", "--via", "x"}, "4 workers do not fit into 3 slots");
   says({"--hostfile", path("none"), "--via", "x"}, "cannot be read");
-  auto seen = run_workers({"-H", "a:2", "--via", "x"}, {"train=1"});
+  auto seen = run_workers({"-H", "no-such-host:2", "--via", "x"}, {"train=1"});
   EXPECT_NE(seen.status, 0);
   EXPECT_SAYS(seen.err, "--address says where this machine is reached");
+  seen = run({"run", "--join", path("none")});
+  EXPECT_EQ(seen.status, 1);
+  EXPECT_SAYS(seen.err, "No such file");
+  std::ofstream(path("open")) << "pliant ticket\n";
+  chmod(path("open").c_str(), 0644);
+  EXPECT_SAYS(run({"run", "--join", path("open")}).err, "can be read by others");
+  chmod(path("open").c_str(), 0600);
+  EXPECT_SAYS(run({"run", "--join", path("open")}).err, "the ticket names no coordinator");
 }
 
 TEST_F(Hosts, AHostfileIsReadAsPeopleWriteThem) {
   std::ofstream(path("hosts")) << "# two of them\na slots=2\n\nb:1   # and this\n";
-  auto job = start_workers(on_two_hosts({"--hostfile", path("hosts")}), {"until=" + path("enough"), "train=1000000"});
+  auto job = start_on({"--hostfile", path("hosts")});
   ASSERT_TRUE(view_becomes("far", {0, 1, 2})) << job.err();
-  EXPECT_EQ(read_json("far")["workers"][2]["host"], "b");
+  EXPECT_EQ(members_on("a").size(), 2U);
+  EXPECT_EQ(members_on("b").size(), 1U);
   EXPECT_EQ(finish(job).status, 0);
 }
 
@@ -168,7 +335,7 @@ class Namespaces : public Hosts {
   std::string a_, b_;
 };
 
-TEST_F(Namespaces, ACableThatIsCutLeavesTheMajorityTrainingAndTheRestWaiting) {
+TEST_F(Namespaces, ACableThatIsCutLeavesTheMajorityTrainingAndTheRestComesBack) {
   auto job = start_workers_in({"/usr/sbin/ip", "netns", "exec", a_},
                               {"--name", "far", "-H", fmt::format("{}:2,{}:1", a_, b_), "--via", "ip netns exec {host}",
                                "--address", "10.78.0.1", "--interface", "eth0", "--record", path("records"),
@@ -176,13 +343,17 @@ TEST_F(Namespaces, ACableThatIsCutLeavesTheMajorityTrainingAndTheRestWaiting) {
                               {"until=" + path("enough"), "samples=500", "train=1000000"});
   ASSERT_TRUE(view_becomes("far", {0, 1, 2})) << job.err();
   ASSERT_TRUE(step_becomes("far", 20));
+  auto majority = members_on(a_);
   ASSERT_EQ(std::system(fmt::format("ip -n {} link set eth0 down", b_).c_str()), 0);
-  ASSERT_TRUE(view_becomes("far", {0, 1})) << job.err();
+  ASSERT_TRUE(view_becomes("far", majority)) << job.err();
   ASSERT_TRUE(step_becomes("far", step_of("far") + 20));
   EXPECT_TRUE(eventually([&] {
     return job.err().find("warning: 2 of 3 workers are out of reach") != std::string::npos;
   })) << job.err();
-  kill(worker_of("far", 2), SIGKILL);
+  ASSERT_EQ(std::system(fmt::format("ip -n {} link set eth0 up", b_).c_str()), 0);
+  ASSERT_TRUE(view_becomes("far", {0, 1, 2})) << job.err();
+  EXPECT_SAYS(job.err(), "the other workers went on without this one: asking to be taken in again");
+  ASSERT_TRUE(step_becomes("far", step_of("far") + 20));
   auto seen = finish(job);
   EXPECT_EQ(seen.status, 0) << seen.err;
   EXPECT_SAYS(verdict(), "OK: ");

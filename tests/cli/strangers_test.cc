@@ -94,7 +94,7 @@ TEST_F(Strangers, WrongRequestsAreRefusedWithAReason) {
   wrong.pid = 1;
   EXPECT_NE(refusal_of(wrong).find("may not join in the name of"), std::string::npos);
   EXPECT_EQ(refusal_of(wire::Progress{}), "join first");
-  EXPECT_EQ(refusal_of(wire::Complaint{0, "he did it"}), "join first");
+  EXPECT_EQ(refusal_of(wire::Ready{"w[3]"}), "join first");
   EXPECT_EQ(refusal_of(wire::ViewNotice{1, 1, 1, {}}), "join first");
   expect_unharmed(job);
 }

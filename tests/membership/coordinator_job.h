@@ -46,7 +46,7 @@ class CoordinatorTest : public ::testing::Test {
   void make_with_agent(CoordinatorOptions options) {
     make(options);
     hello();
-    say(kAgent, wire::AgentHello{"job"});
+    hello();
   }
   /// A job with the view 1/1 of workers 0 … n-1, all started by the agent.
   void make_running(CoordinatorOptions options) {
@@ -56,7 +56,7 @@ class CoordinatorTest : public ::testing::Test {
     for (std::uint64_t id = 0; id < n; ++id) join(id);
     ASSERT_TRUE(machine_->formed());
   }
-  void hello() { say(kAgent, wire::AgentHello{"job"}); }
+  void hello() { say(kAgent, wire::AgentHello{"job", "", wire::kMaxMembers}); }
 
   void say(Link link, const wire::Message& message) { out_ = machine_->on_message(link, message); }
   void join(std::uint64_t id) { join(join_of(id)); }

@@ -34,7 +34,7 @@ TEST_F(CoordinatorTest, AsksForAllAtTheBeginning) {
   make({.wanted = 3});
   hello();
   EXPECT_TRUE(started().empty()) << "it may have some already";
-  say(kAgent, wire::AgentHello{"job"});
+  hello();
   EXPECT_EQ(started(), (Ids{0, 1, 2}));
   say(kAgent, wire::Started{0, 100});
   EXPECT_TRUE(started().empty());
@@ -155,7 +155,8 @@ TEST_F(CoordinatorTest, AJobThatLostAllItsMembersIsOverButNotWell) {
   end(0, false);
   end(1, false);
   EXPECT_EQ(workers_sent<wire::Over>(), (Ids{2}));
-  EXPECT_TRUE(sent<wire::Over>(kAgent).empty());
+  ASSERT_EQ(sent<wire::Over>(kAgent).size(), 1U);
+  EXPECT_EQ(sent<wire::Over>(kAgent)[0].good, 0);
   EXPECT_TRUE(started().empty());
   adopt(view_of(3, 3, {2}), 2);  // it had been taken in, and is alone now
   EXPECT_FALSE(machine_->over());
@@ -223,14 +224,6 @@ TEST_F(CoordinatorTest, ProgressOfTheFirstMemberIsPassedOn) {
   EXPECT_EQ(sent<wire::Progress>(kAgent).size(), 1U);
 }
 
-TEST_F(CoordinatorTest, ComplaintsArePassedOnWithTheirAuthor) {
-  make_running({.wanted = 2});
-  say(link_of(1), wire::Complaint{0, "lost it"});
-  auto seen = sent<wire::Complaint>(kAgent).at(0);
-  EXPECT_EQ(seen.id, 0U);
-  EXPECT_EQ(seen.reason, "worker 1 said: lost it");
-}
-
 TEST_F(CoordinatorTest, MemoryIsEnoughToGoOn) {
   make_running({.wanted = 2, .restarts = 3});
   end(1, false);
@@ -258,6 +251,11 @@ class HostsTest : public CoordinatorTest {
     Ids ids;
     for (const auto& start : sent<wire::Start>(link)) ids.push_back(start.id);
     return ids;
+  }
+  /// Each member on the host that its place in `hosts` names.
+  static View on_hosts(View view, const std::string& hosts) {
+    for (std::size_t i = 0; i < hosts.size(); ++i) view.members[i].host = hosts[i];
+    return view;
   }
   void join_from(std::uint64_t id, const std::string& host) {
     auto request = join_of(id);
@@ -321,6 +319,78 @@ TEST_F(HostsTest, AnAgentThatIsGoneGetsNothingToDo) {
   EXPECT_TRUE(started_at(kSecond).empty());
   agent(3000, "b", 2);
   EXPECT_EQ(started_at(3000), (Ids{3}));
+}
+
+TEST_F(HostsTest, WhoIsLostWithItsHostIsReplacedElsewhereAtNoCost) {
+  make({.wanted = 3, .restarts = 0});
+  agent(kFirst, "a", 3);
+  agent(kSecond, "b", 1);
+  resize(4);
+  for (std::uint64_t id : {0, 1, 2}) join_from(id, "a");
+  join_from(3, "b");
+  adopt(on_hosts(view_of(2, 2, {0, 1, 2, 3}), "aaab"), 0);
+  machine_->on_closed(kSecond);
+  machine_->on_closed(link_of(3));
+  agent(3000, "c", 1);
+  EXPECT_TRUE(started_at(3000).empty());  // it may still be a member
+  adopt(on_hosts(view_of(3, 3, {0, 1, 2}), "aaa"), 0);
+  EXPECT_EQ(started_at(3000), (Ids{4}));
+}
+
+TEST_F(HostsTest, WhoWasLostWithItsHostMayComeBack) {
+  make_running_on_two();
+  machine_->on_closed(kSecond);
+  machine_->on_closed(link_of(2));
+  adopt(on_hosts(view_of(2, 2, {0, 1}), "aa"), 0);
+  join_from(2, "b");
+  EXPECT_TRUE(sent_to_worker<wire::Refusal>(2).empty());
+  EXPECT_FALSE(sent_to_worker<wire::ViewNotice>(2).empty());
+}
+
+TEST_F(HostsTest, AHostThatComesBackWithoutItsWorkersHasRoomAgain) {
+  make_running_on_two();
+  machine_->on_closed(kSecond);
+  machine_->on_closed(link_of(2));
+  adopt(on_hosts(view_of(2, 2, {0, 1}), "aa"), 0);
+  agent(3000, "b", 1);
+  EXPECT_EQ(started_at(3000), (Ids{3}));
+}
+
+TEST_F(HostsTest, WhoOnlyWatchesStartsNobodyAndHearsAll) {
+  make({.wanted = 1});
+  agent(kFirst, "", 0);
+  EXPECT_TRUE(started_at(kFirst).empty());
+  agent(kSecond, "b", 1);
+  join_from(0, "b");
+  EXPECT_EQ(sent<wire::JobState>(kFirst).size(), 1U);
+  say(link_of(0), wire::Bye{});
+  ASSERT_EQ(sent<wire::Over>(kFirst).size(), 1U);
+  EXPECT_EQ(sent<wire::Over>(kFirst)[0].good, 1);
+  EXPECT_EQ(sent<wire::Over>(kSecond).size(), 1U);
+}
+
+TEST_F(HostsTest, AllAgentsHearThatThereWillBeNoView) {
+  make({.wanted = 2});
+  agent(kFirst, "a", 1);
+  agent(kSecond, "b", 1);
+  say(kSecond, wire::Ended{1, 0, "exit code 3"});
+  for (auto link : {kFirst, kSecond}) {
+    ASSERT_EQ(sent<wire::Over>(link).size(), 1U);
+    EXPECT_EQ(sent<wire::Over>(link)[0].good, 0);
+    EXPECT_NE(sent<wire::Over>(link)[0].reason.find("exit code 3"), std::string::npos);
+  }
+}
+
+TEST_F(HostsTest, AgentsAreStoppedTogetherOrOneByOne) {
+  make_running_on_two();
+  say(kFirst, wire::Stop{"b", 1});
+  EXPECT_TRUE(sent<wire::Stop>(kFirst).empty());
+  ASSERT_EQ(sent<wire::Stop>(kSecond).size(), 1U);
+  EXPECT_EQ(sent<wire::Stop>(kSecond)[0].force, 1);
+  say(kFirst, wire::Stop{});
+  EXPECT_EQ(sent<wire::Stop>(kFirst).size() + sent<wire::Stop>(kSecond).size(), 2U);
+  say(link_of(0), wire::Stop{});  // no worker may
+  EXPECT_TRUE(sent<wire::Stop>(kFirst).empty());
 }
 
 TEST_F(HostsTest, AnAgentOfOneHostSaysNothingOfWorkersOfAnother) {

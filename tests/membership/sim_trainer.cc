@@ -12,7 +12,11 @@ constexpr Nanos kSilence = milliseconds(300);
 }  // namespace
 
 Trainer::Trainer(Surroundings& world, Id id, const View& first, Mutation mutation)
-    : world_(world), id_(id), mutation_(mutation), machine_(id, first, mutation), blank_(first.members.empty()) {}
+    : world_(world),
+      id_(id),
+      mutation_(mutation),
+      machine_(id, first, mutation, world.has_store()),
+      blank_(first.members.empty()) {}
 
 void Trainer::start() {
   if (!blank_) enter(member().view());
@@ -26,6 +30,8 @@ void Trainer::receive(Id from, const Payload& payload) {
 }
 
 void Trainer::lost(Id id, bool proven) { obey(machine_.on_lost(id, proven, world_.now())); }
+
+void Trainer::decided(const View& view) { obey(machine_.on_decided(view, world_.now())); }
 
 void Trainer::on(Id from, const Agreement& message) { obey(machine_.on_message(from, message, world_.now())); }
 
@@ -76,6 +82,7 @@ void Trainer::obey(const Decision& decision) {
   if (decision.fence) fence();
   for (const auto& letter : decision.letters)
     world_.send(id_, letter.to, std::make_shared<const Payload>(letter.message));
+  if (decision.ask) world_.ask_store(id_, *decision.ask);
   if (decision.evicted) leave();
   if (decision.enter) enter(*decision.enter);
 }

@@ -47,6 +47,8 @@ class Trainer {
   void receive(Id from, const Payload& payload);
   void wake(std::uint64_t alarm);
   void lost(Id id, bool proven);
+  /// By the store.
+  void decided(const View& view);
   /// Now and then: what was not answered is said again, and who is silent is suspected.
   void tick();
   /// Notice to leave; it goes with the next view.

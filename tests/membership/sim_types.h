@@ -43,6 +43,7 @@ enum class Mutation {
   forget_stored,  ///< say that a proposal is stored, and promise without telling of it
   hasty_switch,   ///< go on in a planned view before enough members are known to have it
   unconfirmed,    ///< act on a step before all are known to have it
+  fickle_store,   ///< have a store that takes every view it is asked for
 };
 
 // ---- samples ----
@@ -128,6 +129,9 @@ class Surroundings {
   /// This process waits to be taken in: its connection to a coordinator says so.
   virtual bool outside(Id id) const = 0;
   virtual void send(Id from, Id to, Packet packet) = 0;
+  virtual bool has_store() const = 0;
+  /// Calls Trainer::decided() later, perhaps.
+  virtual void ask_store(Id id, const View& view) = 0;
   /// Calls Trainer::wake(alarm) later.
   virtual void wake(Id id, Nanos delay, std::uint64_t alarm) = 0;
   /// This member is out of the job, and its process ends.

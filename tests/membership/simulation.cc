@@ -18,7 +18,7 @@ constexpr std::size_t kLargest = 7;
 Outcome simulate(const Options& options) { return Simulation(options).run(); }
 
 Simulation::Simulation(const Options& options)
-    : options_(options), several_hosts_(options.seed % 2 == 1), rng_(options.seed) {
+    : options_(options), several_hosts_(options.seed % 2 == 1 || options.store), rng_(options.seed) {
   View first{1, 1, 42, {}};
   const auto size = 2 + rng_.below(kLargest - 1);
   for (std::size_t i = 0; i < size; ++i, ++next_member_)
@@ -84,8 +84,30 @@ void Simulation::handle(const Event& event) {
     case Kind::lost:
       if (member == nullptr) return;
       if (tracing()) note(event.to, fmt::format("is told that {} is dead", event.from));
-      member->lost(event.from, true);
+      return member->lost(event.from, true);
+    case Kind::ask:
+      return decide(event.from, *event.view);
+    case Kind::decided:
+      if (member == nullptr) return;
+      if (tracing()) note(event.to, "<- store: " + text_of(*event.view));
+      return member->decided(*event.view);
   }
+}
+
+// ---- the store ----
+
+/// It may be slow, and what it is asked or says may be lost; but what it has taken stays.
+void Simulation::ask_store(Id id, const View& view) {
+  if (tracing()) note(id, "asks the store for " + text_of(view));
+  if (rng_.chance(3 * loss_)) return;
+  schedule(delay_of_link(), {.kind = Kind::ask, .from = id, .view = std::make_shared<const View>(view)});
+}
+
+void Simulation::decide(Id id, const View& view) {
+  auto& taken = store_.try_emplace(view.epoch, view).first->second;
+  if (options_.mutation == Mutation::fickle_store) taken = view;
+  if (rng_.chance(3 * loss_)) return;
+  schedule(delay_of_link(), {.kind = Kind::decided, .to = id, .view = std::make_shared<const View>(taken)});
 }
 
 void Simulation::deliver(const Event& event) {
@@ -204,9 +226,10 @@ bool Simulation::quorum_lives(const View& view, Id without) const {
   return 2 * left > size || (2 * left == size && alive(*std::ranges::min_element(view.members, {}, &wire::Member::id)));
 }
 
-/// On one host anybody will do. Across hosts a majority must live of the newest view that anybody alive knows to be in
-/// force, and of what may have followed it.
+/// On one host anybody will do; with a store, anybody of the newest view that there is. Across hosts a majority must live of the newest view that anybody
+/// alive knows to be in force, and of what may have followed it.
 bool Simulation::can_go_on(Id without) const {
+  if (options_.store) return can_go_on_by_store(without);
   const Member* newest = nullptr;
   for (const auto& [id, trainer] : trainers_) {
     const auto& member = trainer->member();
@@ -218,6 +241,16 @@ bool Simulation::can_go_on(Id without) const {
            const auto& stored = known.second->member().stored();
            return !stored || stored->epoch != newest->view().epoch + 1 || quorum_lives(*stored, without);
          });
+}
+
+bool Simulation::can_go_on_by_store(Id without) const {
+  View newest;
+  for (const auto& [epoch, view] : store_) newest = view;
+  for (const auto& [id, trainer] : trainers_)
+    if (trainer->member().view().epoch >= newest.epoch) newest = trainer->member().view();
+  return std::ranges::any_of(trainers_, [&](const auto& known) {
+    return known.first != without && newest.rank_of(known.first) >= 0 && !known.second->blank();
+  });
 }
 
 std::string Simulation::situation() const {

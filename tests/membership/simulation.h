@@ -18,6 +18,7 @@ namespace pliant::membership::sim {
 
 struct Options {
   std::uint64_t seed = 0;  ///< even: one host; odd: several
+  bool store = false;      ///< several hosts and a store outside of the job
   Mutation mutation = Mutation::none;
   bool trace = false;  ///< keep a line for every event
 };
@@ -46,6 +47,8 @@ class Simulation final : public Surroundings {
   std::vector<Id> coordinators() const override;
   bool outside(Id id) const override;
   void send(Id from, Id to, Packet packet) override;
+  bool has_store() const override { return options_.store; }
+  void ask_store(Id id, const View& view) override;
   void wake(Id id, Nanos delay, std::uint64_t alarm) override;
   void left(Id id) override;
   void job_lost() override { lost_ = true; }
@@ -53,7 +56,7 @@ class Simulation final : public Surroundings {
   bool tracing() const override { return options_.trace; }
 
  private:
-  enum class Kind { deliver, wake, tick, lost, fault, strike, newcomer, coordinator, heal };
+  enum class Kind { deliver, wake, tick, lost, fault, strike, newcomer, coordinator, heal, ask, decided };
   struct Event {
     Nanos at{0};
     std::uint64_t order = 0;
@@ -61,7 +64,8 @@ class Simulation final : public Surroundings {
     Id to = 0, from = 0;
     std::uint64_t number = 0;
     Nanos sent{0};
-    Packet packet;
+    Packet packet{};
+    std::shared_ptr<const View> view{};  // that the store is asked for, or has taken
     bool operator>(const Event& other) const { return std::tie(at, order) > std::tie(other.at, other.order); }
   };
 
@@ -69,6 +73,7 @@ class Simulation final : public Surroundings {
   void handle(const Event& event);
   void deliver(const Event& event);
   void tick(Id id);
+  void decide(Id id, const View& view);
 
   void fault();
   void fault_on_one_host(unsigned dice);
@@ -92,6 +97,7 @@ class Simulation final : public Surroundings {
   bool may_crash(Id id);
   bool done();
   bool can_go_on(Id without = 0) const;
+  bool can_go_on_by_store(Id without) const;
   bool quorum_lives(const View& view, Id without) const;
   std::string situation() const;
 
@@ -116,8 +122,9 @@ class Simulation final : public Surroundings {
   std::map<std::pair<Id, Id>, Nanos> cut_off_;       // sent by one that crashed, and after this: never left
   std::map<std::pair<Id, Id>, Nanos> linger_;        // by how much the last words of the dead are late
   std::map<Id, Nanos> paused_;
-  std::uint64_t partition_ = 0;  // 0: none
-  Id alone_ = 0;                 // if not 0: who is on the other side of it
+  std::map<std::uint64_t, View> store_;  // by epoch
+  std::uint64_t partition_ = 0;          // 0: none
+  Id alone_ = 0;                         // if not 0: who is on the other side of it
   bool one_way_ = false;
   unsigned sides_ = 2;
   unsigned loss_ = 0, doubles_ = 0, late_ = 0;  // per cent

@@ -1,0 +1,58 @@
+#include "apps/pliant/election.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace pliant::cli {
+
+std::string place_key(const std::string& job) { return job + "/coordinator"; }
+std::string memory_key(const std::string& job) { return job + "/memory"; }
+
+Election::Election(net::Loop& loop, const std::string& store, const std::string& job, ElectionEvents events)
+    : job_(job), events_(std::move(events)), store_(membership::open_store(loop, store).or_throw()) {}
+
+void Election::tick(std::optional<Nanos> missed_for) {
+  if (!missed_for || std::exchange(asking_, true)) return;
+  // A place that was just learned has not had the time to answer.
+  auto patience = std::min(*missed_for, clock_.now() - learned_);
+  store_->read(place_key(job_), [this, patience](const auto& entry) { on_read(entry, patience); });
+}
+
+void Election::on_read(const Result<membership::Entry>& entry, Nanos missed_for) {
+  asking_ = false;
+  if (!entry.ok()) return fail(entry.error());
+  in_trouble_ = false;
+  const auto& said = entry.value();
+  if (said.revision && said.text != place_) return learn(said);
+  if (said.revision == 0 || (missed_for >= kPatience && said.text != own_)) offer(said.revision);
+}
+
+void Election::offer(std::uint64_t revision) {
+  auto own = events_.offer();
+  if (!own.ok()) return fail(own.error());
+  own_ = own.value();
+  asking_ = true;
+  store_->replace(place_key(job_), revision, own_, [this](const Result<membership::Attempt>& attempt) {
+    asking_ = false;
+    if (!attempt.ok()) return fail(attempt.error());
+    learn(attempt.value().now);
+  });
+}
+
+void Election::learn(const membership::Entry& entry) {
+  place_ = entry.text;
+  learned_ = clock_.now();
+  events_.on_place(place_, place_ == own_);
+}
+
+void Election::forget(std::function<void()> done) {
+  store_->remove_all(job_ + "/", [done = std::move(done)](const Status&) { done(); });
+}
+
+void Election::fail(const Error& error) {
+  if (!std::exchange(in_trouble_, true)) events_.on_trouble(error.message);
+}
+
+}  // namespace pliant::cli

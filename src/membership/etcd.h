@@ -1,0 +1,77 @@
+// A store in an etcd cluster.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "membership/etcd_messages.h"
+#include "membership/store.h"
+#include "net/http.h"
+#include "net/tcp.h"
+
+namespace pliant::membership {
+
+/// A store's address, taken apart.
+struct EtcdAddress {
+  struct Server {
+    std::string host;  ///< a name or an address
+    std::uint16_t port = 2379;
+    bool operator==(const Server&) const = default;
+  };
+  std::vector<Server> servers;
+  std::string prefix = "/pliant/";  ///< begins and ends with a slash
+  bool operator==(const EtcdAddress&) const = default;
+};
+/// store.h says what it looks like.
+Result<EtcdAddress> parse_etcd_address(const std::string& url);
+
+/// Asks one server, and the next one if that one does not answer, each once; begins with the one that answered last.
+class Etcd final : public Store {
+ public:
+  /// With one server. A healthy one needs milliseconds, the time that a disk takes.
+  static constexpr std::chrono::milliseconds kPatience{500};
+
+  /// REQUIRES: some servers.
+  Etcd(net::Loop& loop, std::vector<net::Endpoint> servers, std::string prefix,
+       std::chrono::milliseconds patience = kPatience);
+  Etcd(const Etcd&) = delete;
+  Etcd& operator=(const Etcd&) = delete;
+
+  void read(const std::string& key, std::function<void(Result<Entry>)> done) override;
+  void replace(const std::string& key, std::uint64_t revision, std::string text,
+               std::function<void(Result<Attempt>)> done) override;
+  void remove_all(const std::string& prefix, std::function<void(Status)> done) override;
+
+ private:
+  /// `doubts`: why an earlier server may have done it already; empty if none may have.
+  using Done = std::function<void(Result<EtcdAnswer>, const std::string& doubts)>;
+  struct Operation {
+    EtcdQuestion question;
+    std::string body;
+    Done done;
+    std::size_t server = 0;
+    std::size_t attempts = 0;
+    std::string failures{}, doubts{};
+    std::unique_ptr<net::HttpCall> call{};
+  };
+  void begin(EtcdQuestion question, std::string body, Done done);
+  void attempt(std::uint64_t number);
+  void ended(std::uint64_t number, Result<net::HttpAnswer> told);
+  bool try_next(std::uint64_t number, const Error& error);
+
+  net::Loop& loop_;
+  const std::vector<net::Endpoint> servers_;
+  const std::string prefix_;
+  const std::chrono::milliseconds patience_;
+  std::size_t good_ = 0;  // the server that answered last
+  std::map<std::uint64_t, Operation> operations_;
+  std::uint64_t next_ = 0;
+  std::shared_ptr<void> alive_ = std::make_shared<int>();  // shared: what was posted looks whether it is gone
+};
+
+}  // namespace pliant::membership

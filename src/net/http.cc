@@ -1,0 +1,162 @@
+#include "net/http.h"
+
+#include <fmt/format.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <optional>
+#include <string_view>
+#include <system_error>
+
+namespace pliant::net {
+namespace {
+
+Error lost(int number) {
+  return Error{Code::peer_lost, "the connection is lost: " + std::generic_category().message(number)};
+}
+
+bool all_between(std::string_view text, char first, char last) {
+  return std::ranges::all_of(text, [&](char c) { return c >= first && c <= last; });
+}
+
+/// A line break in any of these would begin another header, or another request.
+bool can_be_written(const HttpRequest& request) {
+  bool good = !request.method.empty() && all_between(request.method, 'A', 'Z') && request.method != "HEAD" &&
+              request.path.starts_with('/') && all_between(request.path, '!', '~');
+  for (const auto& [name, value] : request.headers)
+    good = good && !name.empty() && all_between(name, '!', '~') && name.find(':') == std::string::npos &&
+           all_between(value, ' ', '~');
+  return good;
+}
+
+std::string text_of(const HttpRequest& request, const Endpoint& to) {
+  auto text =
+      fmt::format("{} {} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n", request.method, request.path, to.text());
+  for (const auto& [name, value] : request.headers) text += name + ": " + value + "\r\n";
+  if (request.method != "GET" || !request.body.empty())
+    text += fmt::format("Content-Length: {}\r\n", request.body.size());
+  return text + "\r\n" + request.body;
+}
+
+}  // namespace
+
+/// Shared: what was posted looks whether it is gone.
+class HttpCall::Impl : public std::enable_shared_from_this<Impl> {
+ public:
+  Impl(Loop& loop, Endpoint to, std::function<void(Result<HttpAnswer>)> on_end, HttpLimits limits)
+      : loop_(loop), to_(std::move(to)), on_end_(std::move(on_end)), parser_(limits) {}
+
+  void begin(const HttpRequest& request, std::chrono::milliseconds patience);
+  void close();
+  bool sent() const { return !text_.empty() && sent_ == text_.size(); }
+
+ private:
+  Status try_begin(const HttpRequest& request, std::chrono::milliseconds patience);
+  void proceed();
+  Result<bool> talk();
+  Status send_some();
+  Result<bool> receive_some();
+  void fail(const Error& error);
+  void end(Result<HttpAnswer> result);
+
+  Loop& loop_;
+  Endpoint to_;
+  std::function<void(Result<HttpAnswer>)> on_end_;
+  HttpAnswerParser parser_;
+  Fd socket_;
+  bool connected_ = false;
+  std::string text_;
+  std::size_t sent_ = 0;  // of text_
+  std::optional<Loop::Timer> limit_;
+};
+
+void HttpCall::Impl::begin(const HttpRequest& request, std::chrono::milliseconds patience) {
+  auto begun = try_begin(request, patience);
+  if (begun.ok()) return;
+  loop_.post([weak = weak_from_this(), error = begun.error()] {
+    if (auto self = weak.lock()) self->fail(error);
+  });
+}
+
+Status HttpCall::Impl::try_begin(const HttpRequest& request, std::chrono::milliseconds patience) {
+  if (!can_be_written(request)) return Error{Code::invalid, "a request that cannot be written as HTTP"};
+  auto begun = tcp_connect(to_);
+  if (!begun.ok()) return begun.error();
+  text_ = text_of(request, to_);
+  socket_ = std::move(begun).value();
+  loop_.watch(
+      socket_.get(), [this] { proceed(); }, [this] { proceed(); });
+  loop_.want_writable(socket_.get(), true);
+  limit_ = loop_.every(patience, [this, patience] {
+    fail({Code::peer_lost, fmt::format("no answer within {} ms", patience.count())});
+  });
+  return {};
+}
+
+void HttpCall::Impl::proceed() {
+  auto answered = talk();
+  if (!answered.ok()) return fail(answered.error());
+  if (answered.value()) end(std::move(parser_).take());
+}
+
+/// True once there is an answer, even if the other end did not want to hear all of the question.
+Result<bool> HttpCall::Impl::talk() {
+  if (!connected_) PLIANT_TRY(tcp_connected(socket_));
+  connected_ = true;
+  auto answered = receive_some();
+  if (!answered.ok() || answered.value()) return answered;
+  PLIANT_TRY(send_some());
+  return false;
+}
+
+Status HttpCall::Impl::send_some() {
+  while (!sent()) {
+    auto size = ::send(socket_.get(), text_.data() + sent_, text_.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (size < 0 && errno == EINTR) continue;
+    if (size < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)) break;
+    if (size < 0) return lost(errno);
+    sent_ += static_cast<std::size_t>(size);
+  }
+  loop_.want_writable(socket_.get(), !sent());
+  return {};
+}
+
+Result<bool> HttpCall::Impl::receive_some() {
+  std::array<char, 16 * 1024> chunk;
+  auto size = recv(socket_.get(), chunk.data(), chunk.size(), MSG_DONTWAIT);
+  if (size < 0 && (errno == EAGAIN || errno == EINTR)) return false;
+  if (size < 0) return lost(errno);
+  PLIANT_TRY(size == 0 ? parser_.end() : parser_.feed({chunk.data(), static_cast<std::size_t>(size)}));
+  return parser_.done();
+}
+
+void HttpCall::Impl::fail(const Error& error) { end(Error{error.code, to_.text() + ": " + error.message}); }
+
+/// The last thing that anybody does here: the callback may destroy it.
+void HttpCall::Impl::end(Result<HttpAnswer> result) {
+  close();
+  auto call = std::move(on_end_);
+  call(std::move(result));
+}
+
+void HttpCall::Impl::close() {
+  if (socket_) loop_.unwatch(socket_.get());
+  socket_.reset();
+  if (limit_) loop_.cancel(*limit_);
+  limit_.reset();
+}
+
+HttpCall::HttpCall(Loop& loop, const Endpoint& to, const HttpRequest& request,
+                   std::function<void(Result<HttpAnswer>)> on_end, std::chrono::milliseconds patience,
+                   HttpLimits limits)
+    : impl_(std::make_shared<Impl>(loop, to, std::move(on_end), limits)) {
+  impl_->begin(request, patience);
+}
+
+HttpCall::~HttpCall() { impl_->close(); }
+
+bool HttpCall::sent() const { return impl_->sent(); }
+
+}  // namespace pliant::net
