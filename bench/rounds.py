@@ -47,21 +47,30 @@ def stop_cleanly_on_sigterm():
     signal.signal(signal.SIGTERM, stop)
 
 
+class Undisturbed:
+    """A second Ctrl-C must not interrupt the clearing up after the first."""
+
+    def __enter__(self):
+        self.before = {name: signal.signal(name, signal.SIG_IGN) for name in (signal.SIGINT, signal.SIGTERM)}
+
+    def __exit__(self, *_):
+        for name, handler in self.before.items():
+            signal.signal(name, handler)
+
+
 def stop(process):
-    # A second Ctrl-C must not leave ranks behind.
-    before = {name: signal.signal(name, signal.SIG_IGN) for name in (signal.SIGINT, signal.SIGTERM)}
-    # Launchers pass SIGTERM on to ranks that sit in process groups of their own; SIGKILL would orphan those.
-    for sent in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, sent)
-            process.wait(5)
-            break
-        except ProcessLookupError:
-            break
-        except subprocess.TimeoutExpired:
-            continue
-    for name, handler in before.items():
-        signal.signal(name, handler)
+    """Ends a process and its group."""
+    with Undisturbed():
+        # Launchers pass SIGTERM on to ranks that sit in process groups of their own; SIGKILL would orphan those.
+        for sent in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(process.pid, sent)
+                process.wait(5)
+                break
+            except ProcessLookupError:
+                break
+            except subprocess.TimeoutExpired:
+                continue
 
 
 def run(argv, timeout, environment=None):

@@ -3,14 +3,12 @@
 See README.md."""
 
 import argparse
-import contextlib
 import dataclasses
 import json
 import math
 import pathlib
 import random
 import sys
-import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
@@ -20,25 +18,10 @@ import peer  # noqa: E402
 import storm  # noqa: E402
 from job import Job  # noqa: E402
 from processes import rounds  # noqa: E402
+from results import ENDLESS, Bar, Results, do_all, evaluate, events_table, range_text, workplace  # noqa: E402
 
 CONTENDERS = ["pliant", "faults", "torchrun"]
-ENDLESS = 10000  # epochs: the run is stopped when its events are done
 FIRST_FAULT = 60  # step
-
-
-@dataclasses.dataclass
-class Bar:
-    """What an event may cost. The limit holds for the median of the events, or, if `every`, for each of them."""
-    limit: float
-    every: bool = False
-
-    def text(self):
-        return f"{'each' if self.every else 'median'} ≤ {self.limit:g} ms, none lost"
-
-    def met(self, seen):
-        cost = (max if self.every else lambda costs: rounds.spread(costs)[0])([gap.ms for gap in seen])
-        return cost <= self.limit and max(gap.lost for gap in seen) == 0
-
 
 FAULTS = {f"kill {point}": f"kill -9, {point}" for point in doings.FAULT_POINTS}
 ROWS = {"kill": "kill -9, any moment", **FAULTS, "leave": "leave with notice", "join": "join",
@@ -47,27 +30,6 @@ ROWS = {"kill": "kill -9, any moment", **FAULTS, "leave": "leave with notice", "
 BARS = {"kill": Bar(100), **{kind: Bar(100) for kind in FAULTS}, "leave": Bar(10), "join": Bar(50),
         "replacement": Bar(50), "coordinator": Bar(50, every=True), "agent": Bar(50, every=True)}
 SHORTER = 15  # times, than torchrun's silence
-
-
-class Results:
-    """All that was measured with one number of workers."""
-
-    def __init__(self):
-        self.gaps = {}  # {kind: {round: [Gap]}}
-        self.own_s = []  # newcomers', from the process's start to the first recorded step
-        self.steps_ms = {}  # {system: {round: ms}}
-        self.again = 0  # events repeated because they fell on the end of an epoch
-
-    def add(self, kind, turn, gap):
-        self.gaps.setdefault(kind, {}).setdefault(turn, []).append(gap)
-
-    def all(self, kind):
-        return [gap for of_round in self.gaps.get(kind, {}).values() for gap in of_round]
-
-    def silences(self, kind):
-        """{round: median}"""
-        return {turn: rounds.spread([gap.silence_ms for gap in seen])[0]
-                for turn, seen in self.gaps.get(kind, {}).items()}
 
 
 @dataclasses.dataclass
@@ -82,51 +44,21 @@ class Place:
 
 # ---- one run ----
 
-def do_all(job, args, rng, results):
-    """Every kind of event, several times, in random order; what fell on the end of an epoch once more."""
-    queue = [kind for kind in args.kinds for _ in range(args.events)]
-    rng.shuffle(queue)
-    seen, again = [], args.events  # so often at most
-    for kind in queue:
-        caused = doings.ACTIONS[kind](job, rng)
-        seen += caused
-        if again and any(gaps.on_epoch_end(event, job.records.steps) for event in caused):
-            again -= 1
-            results.again += 1
-            queue.append(kind)
-    return seen
-
-
-def note(event, args, place, gap):
-    if args.json:
-        print(json.dumps({"workers": place.workers, "round": place.turn + 1, **dataclasses.asdict(event),
-                          **dataclasses.asdict(gap)}), flush=True)
-
-
-def evaluate(seen, records, args, place, results):
-    """Gaps of the events of a run that has passed verification; of some the records may not tell: why, in a list."""
-    medians, unclear = gaps.ordinary(records), []
-    results.steps_ms.setdefault("pliant", {}).setdefault(place.turn, gaps.step_time(medians, place.workers) * 1e3)
-    for event in seen:
-        try:
-            gap = gaps.gap_of(event, records, medians)
-        except gaps.EpochEnd:
-            continue
-        except gaps.Unclear as why:
-            unclear.append(f"{event.kind}: {why}")
-            continue
-        results.add(event.kind, place.turn, gap)
-        results.own_s += [event.own_s] if event.own_s is not None else []
-        note(event, args, place, gap)
-    return unclear
+def noting(args, place):
+    """What is done with each event's gap."""
+    def note(event, gap):
+        if args.json:
+            print(json.dumps({"workers": place.workers, "round": place.turn + 1, **dataclasses.asdict(event),
+                              **dataclasses.asdict(gap)}), flush=True)
+    return note
 
 
 def run_pliant(args, place, rng, folder, results):
     with Job(args, folder, place.workers, ENDLESS, args.seed) as job:
-        seen = do_all(job, args, rng, results)
+        seen = do_all(job, args.kinds, doings.ACTIONS, args.events, rng, results)
         job.stop()
         job.verify()
-    return evaluate(seen, job.records.steps, args, place, results)
+    return evaluate(seen, job.records.steps, place.workers, place.turn, results, noting(args, place))
 
 
 def steps_between_faults(results):
@@ -155,7 +87,7 @@ def run_faults(args, place, rng, folder, results):
             seen.append(gaps.fault_event(f"kill {point}", worker, step, job.records.steps))
         except gaps.Unclear as why:
             unclear.append(f"kill {point}: {why}")
-    return unclear + evaluate(seen, job.records.steps, args, place, results)
+    return unclear + evaluate(seen, job.records.steps, place.workers, place.turn, results, noting(args, place))
 
 
 def run_torchrun(args, place, rng, folder, results):
@@ -164,7 +96,7 @@ def run_torchrun(args, place, rng, folder, results):
     results.steps_ms.setdefault("torchrun", {})[place.turn] = step_s * 1e3
     for gap in seen:
         results.add("torchrun", place.turn, gap)
-        note(gaps.Event("torchrun", 0.0, []), args, place, gap)
+        noting(args, place)(gaps.Event("torchrun", 0.0, []), gap)
     return []
 
 
@@ -190,28 +122,6 @@ def sweep(args, rng, folder):
 
 
 # ---- what came out ----
-
-def range_text(values, digits=3):
-    seen = rounds.spread(values)
-    return f"{seen[0]:.{digits}g} ({seen[1]:.{digits}g} … {seen[2]:.{digits}g})" if seen else "–"
-
-
-def lost_text(seen):
-    return range_text([gap.lost for gap in seen]) if any(gap.lost for gap in seen) else "0"
-
-
-def events_table(results):
-    head = ["event", "events", "gap, ms", "steps lost", "bar", "met"]
-    rows = []
-    for kind, what in ROWS.items():
-        seen = results.all(kind)
-        if not seen:
-            continue
-        bar = BARS.get(kind)
-        rows.append([what, str(len(seen)), range_text([gap.ms for gap in seen], 4), lost_text(seen),
-                     bar.text() if bar else "–", ("yes" if bar.met(seen) else "NO") if bar else "–"])
-    return rounds.table(head, rows) if rows else ""
-
 
 def made_again_s(results):
     """torchrun's silences, and the time for the steps lost since the checkpoint: then it is where it was."""
@@ -248,7 +158,7 @@ def report(found, failures, args):
            "steps. Every run of Pliant has passed `pliant verify`. How it is measured: `bench/elastic/README.md`.")
     parts = [rounds.report_head("Workers that come and go", versions(args)), how]
     for workers, results in found.items():
-        parts += [f"## {workers} workers", events_table(results), more_table(results)]
+        parts += [f"## {workers} workers", events_table(results, ROWS, BARS), more_table(results)]
     return "\n\n".join(part for part in parts + [rounds.failures_text(failures)] if part) + "\n"
 
 
@@ -318,13 +228,6 @@ def measure(args, folder):
         return storm_report(rows, failures, args), failures
     found, failures = sweep(args, rng, folder)
     return report(found, failures, args), failures
-
-
-def workplace(args):
-    if not args.keep:
-        return tempfile.TemporaryDirectory()
-    args.keep.mkdir(parents=True)
-    return contextlib.nullcontext(args.keep)
 
 
 def main():

@@ -26,8 +26,8 @@ def strike(job, rng, kind, sent, members):
     pid, view = job.pids()[victim], job.records.members()[victim][-1].view
     now = time.time()
     os.kill(pid, sent)
-    job.wait_steps_without(victim, [worker for worker in members if worker != victim], view)
-    return Event(kind, now, members, victim=victim)
+    job.wait_steps_without(f"worker {victim}", [worker for worker in members if worker != victim], view)
+    return Event(kind, now, members, victims=[victim])
 
 
 def arrival(job, kind, asked_at, members, before):
@@ -47,7 +47,7 @@ def kill(job, rng):
     before = set(job.records.steps)
     killed = strike(job, rng, "kill", signal.SIGKILL, members)
     now = time.time()
-    rest = [worker for worker in members if worker != killed.victim]
+    rest = [worker for worker in members if worker not in killed.victims]
     return [killed, arrival(job, "replacement", now, rest, before)]
 
 

@@ -43,7 +43,7 @@ class Event:
     kind: str
     t: float  # when it was done
     members: list  # of the view before
-    victim: int | None = None
+    victims: list = dataclasses.field(default_factory=list)  # who is gone afterwards
     step: int | None = None  # a fault's: the step that the victim does not finish
     end: float | None = None  # of events that change no view: how long to look
     newcomer: int | None = None
@@ -165,16 +165,17 @@ def lost_by(window):
     return again
 
 
-def lost_with(victim, windows):
-    """Steps that only the victim knows of, and that others had to make again or left out."""
+def lost_with(victims, windows):
+    """Steps that only victims know of, and that others had to make again or left out."""
     known = {step.step for window in windows for step in window}
     before = min(window[0].step for window in windows)
-    return sum(step.step not in known for step in victim if before < step.step <= max(known))
+    theirs = {step.step for own in victims for step in own if before < step.step <= max(known)}
+    return len(theirs - known)
 
 
 def gap_at_change(event, records, medians):
     """Of an event after which the survivors go on in another view."""
-    survivors = [records[worker] for worker in event.members if worker != event.victim]
+    survivors = [records[worker] for worker in event.members if worker not in event.victims]
     if not survivors:
         raise Unclear("nobody survived")
     windows = [window_of(own, event) for own in survivors]
@@ -183,7 +184,7 @@ def gap_at_change(event, records, medians):
         raise EpochEnd("it fell on the end of an epoch")
     longest = max(windows, key=lambda window: excess(window, medians))
     ms = excess(longest, medians) * 1e3
-    lost = max(map(lost_by, windows)) + lost_with(records.get(event.victim, []), windows)
+    lost = max(map(lost_by, windows)) + lost_with([records.get(victim, []) for victim in event.victims], windows)
     return Gap(ms, ms + step_time(medians, longest[-1].size) * 1e3, lost)
 
 
@@ -224,7 +225,7 @@ def fault_event(kind, victim, step, records):
         raise Unclear(f"worker {victim} was not there in step {step}")
     if records[victim][-1].step > step:
         raise Unclear(f"worker {victim} survived step {step}")
-    return Event(kind, 0.0, members, victim=victim, step=step)
+    return Event(kind, 0.0, members, victims=[victim], step=step)
 
 
 def gap_of_restart(records, restart):

@@ -41,19 +41,19 @@ class Gaps(unittest.TestCase):
         return gaps.gap_of(event, records, gaps.ordinary(records))
 
     def test_kill_is_the_last_survivors(self):
-        event = gaps.Event("kill", 100 + 49.5 * STEP, [0, 1, 2], victim=2)
+        event = gaps.Event("kill", 100 + 49.5 * STEP, [0, 1, 2], victims=[2])
         gap = self.gap(event, killed(0.030, 0.050))
         self.assertAlmostEqual(gap.ms, 80, places=3)
         self.assertAlmostEqual(gap.silence_ms, 120, places=3)
         self.assertEqual(gap.lost, 0)
 
     def test_no_delay_is_no_gap(self):
-        event = gaps.Event("kill", 100 + 49.5 * STEP, [0, 1, 2], victim=2)
+        event = gaps.Event("kill", 100 + 49.5 * STEP, [0, 1, 2], victims=[2])
         self.assertAlmostEqual(self.gap(event, killed()).ms, 0, places=3)
 
     def test_a_step_that_was_nearly_done_does_not_hide_the_gap(self):
         # Killed before the end of step 49, which the survivors still finish in time.
-        event = gaps.Event("kill", 100 + 48.5 * STEP, [0, 1, 2], victim=2)
+        event = gaps.Event("kill", 100 + 48.5 * STEP, [0, 1, 2], victims=[2])
         self.assertAlmostEqual(self.gap(event, killed(0.030)).ms, 30, places=3)
 
     def test_fault_is_found_by_its_step(self):
@@ -69,19 +69,28 @@ class Gaps(unittest.TestCase):
                 gaps.fault_event("kill mid_slice", 2, step, killed())
 
     def test_steps_made_again_are_lost(self):
-        event = gaps.Event("kill", 100 + 49.5 * STEP, [0, 1, 2], victim=2)
+        event = gaps.Event("kill", 100 + 49.5 * STEP, [0, 1, 2], victims=[2])
         self.assertEqual(self.gap(event, killed(again=7)).lost, 7)
 
     def test_steps_only_the_victim_knows_are_lost(self):
         victim = course(0, 53, 100.0)
-        self.assertEqual(gaps.lost_with(victim, [course(49, 2, 102.0), course(49, 1, 102.0)]), 0)
+        self.assertEqual(gaps.lost_with([victim], [course(49, 2, 102.0), course(49, 1, 102.0)]), 0)
         torn = [course(49, 1, 102.0) + course(52, 1, 103.0)]
-        self.assertEqual(gaps.lost_with(victim, torn), 2)
+        self.assertEqual(gaps.lost_with([victim, victim], torn), 2)
+
+    def test_several_may_be_lost_at_once(self):
+        # A host with workers 1 and 2 goes; worker 0 makes step 50 late.
+        records = {worker: course(0, 50, 100.0) for worker in (0, 1, 2)}
+        records[0] += course(50, 50, 100 + 50 * STEP + 0.5, view=2, size=1)
+        event = gaps.Event("host", 100 + 49.5 * STEP, [0, 1, 2], victims=[1, 2])
+        gap = self.gap(event, records)
+        self.assertAlmostEqual(gap.ms, 500, places=3)
+        self.assertEqual(gap.lost, 0)
 
     def test_a_hole_is_no_answer(self):
         records = killed()
         del records[0][50]
-        event = gaps.Event("kill", 100 + 49.5 * STEP, [0, 1, 2], victim=2)
+        event = gaps.Event("kill", 100 + 49.5 * STEP, [0, 1, 2], victims=[2])
         with self.assertRaisesRegex(gaps.Unclear, "step 50 is missing"):
             self.gap(event, records)
 
@@ -89,7 +98,7 @@ class Gaps(unittest.TestCase):
         records = killed(1.5)
         for worker in (0, 1):
             records[worker] = [s._replace(epoch=int(s.step > 50)) for s in records[worker]]
-        event = gaps.Event("kill", 100 + 49.5 * STEP, [0, 1, 2], victim=2)
+        event = gaps.Event("kill", 100 + 49.5 * STEP, [0, 1, 2], victims=[2])
         with self.assertRaises(gaps.EpochEnd):
             self.gap(event, records)
         self.assertTrue(gaps.on_epoch_end(event, records))
@@ -98,7 +107,7 @@ class Gaps(unittest.TestCase):
     def test_nobody_goes_on(self):
         records = {worker: course(0, 50, 100.0) for worker in (0, 1)}
         with self.assertRaisesRegex(gaps.Unclear, "no step afterwards"):
-            self.gap(gaps.Event("kill", 101, [0, 1], victim=1), records)
+            self.gap(gaps.Event("kill", 101, [0, 1], victims=[1]), records)
 
     def test_join_counts_from_the_last_step_of_the_old_view(self):
         # Asked for at step 10, there at step 50; at size 3 a step takes twice as long, and that is not the event's.

@@ -15,10 +15,12 @@ REACT = 60  # seconds for anything else
 
 
 class Job:
-    """`pliant run` with `workers` in a folder of its own. Use it with `with`: nothing of it is left afterwards."""
+    """`pliant run` with `workers` in a folder of its own. Use it with `with`: nothing of it is left afterwards.
 
-    def __init__(self, args, folder, workers, epochs, seed=42, environment=None, program=()):
-        self.args, self.folder, self.workers = args, folder, workers
+    `options` are more of `pliant run`'s, `program` those of the trainer; `via` is how `pliant` itself is started."""
+
+    def __init__(self, args, folder, workers, epochs, seed=42, environment=None, program=(), options=(), via=()):
+        self.args, self.folder, self.workers, self.via = args, folder, workers, via
         self.name = "elastic"
         self.known, self.agents = Known(), []
         self.records = gaps.Records(folder / "records")
@@ -27,10 +29,10 @@ class Job:
         folder.joinpath("jobs").mkdir(parents=True, exist_ok=True, mode=0o700)
         self._start(["-n", workers, "--name", self.name, "--max", 2 * workers + 4, "--max-restarts", 100000,
                      "--threads", 1, "--seed", seed, "--record", folder / "records", "--output-dir", folder / "output",
-                     "--", args.trainer, "--epochs", epochs, "--batch", args.batch, *program])
+                     *options, "--", args.trainer, "--epochs", epochs, "--batch", args.batch, *program])
 
     def _start(self, options):
-        argv = [self.args.pliant, "run", "--status", "off", "--output", "quiet", *options]
+        argv = [*self.via, self.args.pliant, "run", "--status", "off", "--output", "quiet", *options]
         with (self.folder / "agent.err").open("a") as err:
             try:
                 agent = subprocess.Popen([str(part) for part in argv], stdin=subprocess.DEVNULL, stdout=err, stderr=err,
@@ -48,8 +50,9 @@ class Job:
     def call(self, *words):
         """Runs `pliant WORDS`; its stdout."""
         try:
-            done = subprocess.run([str(word) for word in (self.args.pliant, *words)], capture_output=True, text=True,
-                                  env=self.environment, cwd=rounds.ROOT, timeout=REACT)
+            argv = [str(word) for word in (*self.via, self.args.pliant, *words)]
+            done = subprocess.run(argv, capture_output=True, text=True, env=self.environment, cwd=rounds.ROOT,
+                                  timeout=REACT)
         except subprocess.TimeoutExpired:
             raise rounds.Failure(f"pliant {words[0]} takes more than {REACT} s") from None
         if done.returncode != 0:
@@ -96,12 +99,12 @@ class Job:
     def wait_mid_epoch(self):
         self.wait("the middle of an epoch", START, lambda: self.records.newest().left >= MARGIN)
 
-    def wait_steps_without(self, victim, survivors, view, count=3):
+    def wait_steps_without(self, victims, survivors, view, count=3):
         """Until all survivors have made some steps in a view that came after."""
         def gone_on():
             own = [self.records.steps[worker] for worker in survivors]
             return all(len(steps) >= count and steps[-count].view > view for steps in own)
-        self.wait(f"steps of the others after worker {victim}", REACT, gone_on)
+        self.wait(f"steps of the others after {victims}", REACT, gone_on)
 
     # ---- the end ----
 

@@ -9,6 +9,7 @@ import time
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
 import rounds  # noqa: E402  (found through the line above)
+from rounds import Undisturbed  # noqa: E402, F401  (whoever ends processes needs it)
 
 TICK = 0.05  # the cores belong to the workers: nothing here looks more often
 
@@ -63,17 +64,6 @@ class Known:
                 os.kill(pid, signal.SIGKILL)
             except ProcessLookupError:
                 pass
-
-
-class Undisturbed:
-    """A second Ctrl-C must not interrupt the clearing up after the first."""
-
-    def __enter__(self):
-        self.before = {name: signal.signal(name, signal.SIG_IGN) for name in (signal.SIGINT, signal.SIGTERM)}
-
-    def __exit__(self, *_):
-        for name, handler in self.before.items():
-            signal.signal(name, handler)
 
 
 def last_line(path):
