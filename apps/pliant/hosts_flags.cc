@@ -1,7 +1,6 @@
 #include "apps/pliant/hosts_flags.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -15,6 +14,7 @@
 #include <sstream>
 
 #include "apps/pliant/ticket.h"
+#include "base/system.h"
 #include "membership/etcd.h"
 #include "net/tcp.h"
 #include "net/trust.h"
@@ -131,10 +131,7 @@ Result<std::vector<HostSlots>> read_hostfile(const std::string& path) {
   return hosts_in(file, path);
 }
 
-bool is_this_host(const std::string& name) {
-  std::array<char, 256> own{};
-  return name == "localhost" || (gethostname(own.data(), own.size() - 1) == 0 && name == own.data());
-}
+bool is_this_host(const std::string& name) { return name == "localhost" || name == host_name(); }
 
 std::vector<std::string> words_of(const std::string& via, const std::string& host) {
   constexpr std::string_view kPlace = "{host}";

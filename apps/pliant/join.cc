@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <array>
 #include <chrono>
 #include <filesystem>
 #include <optional>
@@ -86,8 +85,7 @@ class Inquiry {
 };
 
 HostSlots this_host(HostSlots wanted) {
-  std::array<char, 256> name{};
-  if (wanted.name.empty() && gethostname(name.data(), name.size() - 1) == 0) wanted.name = name.data();
+  if (wanted.name.empty()) wanted.name = host_name();
   if (wanted.slots == 0) wanted.slots = static_cast<std::uint32_t>(usable_cores());
   return wanted;
 }
@@ -112,7 +110,7 @@ void go_to(const std::string& folder) {
 /// job, not of one that was called so before: they have one secret.
 std::optional<Job> earlier_part(const std::string& dir, const Ticket& ticket) {
   auto secret = net::Secret::from_file(secret_file(dir));
-  if (!secret.ok() || secret.value().digits() != ticket.secret.digits()) return std::nullopt;
+  if (!secret.ok() || secret.value().text() != ticket.secret.text()) return std::nullopt;
   return read_job(dir);
 }
 

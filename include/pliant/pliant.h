@@ -1,6 +1,6 @@
 // Pliant for any framework: join a job, share state, take samples, reduce, step. No LibTorch in here.
 //
-//   auto session = pliant::Session::join();                      // a job of one without `pliant run`
+//   auto session = pliant::Session::join();                      // a job of one without `pliant run`, srun or mpirun
 //   pliant::ElasticSampler sampler(session, images, {.local_batch = 64});
 //   auto gradients = session.allocate("gradients", bytes);       // registered memory: others read it directly
 //   session.share("weights", pliant::state_of(weights));
@@ -145,7 +145,8 @@ class Reduction {
 };
 
 struct JoinOptions {
-  std::optional<std::uint64_t> seed;  ///< of a job of one; under `pliant run`, --seed decides (42)
+  /// Of a job of one; of processes that srun or mpirun started, rank 0's; under `pliant run`, --seed decides (42).
+  std::optional<std::uint64_t> seed;
 };
 
 struct BatchPlan {
@@ -196,8 +197,8 @@ class Step {
 /// A worker's place in a job. Movable; one per process.
 class Session {
  public:
-  /// Joins the job that `pliant run` started this process for, or makes a job of one.
-  /// Blocks until all workers have joined.
+  /// Joins the job that `pliant run` started this process for, makes one with those that srun or mpirun started
+  /// together with it, or makes a job of one. Blocks until all workers have joined.
   static Session join(const JoinOptions& options = {});
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;

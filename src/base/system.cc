@@ -1,15 +1,19 @@
 #include "base/system.h"
 
+#include <fmt/format.h>
 #include <sched.h>
 #include <sys/random.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
 
+#include "base/hash.h"
 #include "base/result.h"
 
 namespace pliant {
@@ -147,6 +151,21 @@ std::optional<std::uint64_t> start_time_of(int pid) {
   for (int i = 0; i < 20; ++i) fields >> field;
   if (field.empty()) return std::nullopt;
   return std::strtoull(field.c_str(), nullptr, 10);
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0 || !name[0]) return "localhost";
+  return name.data();
+}
+
+std::string host_identity() {
+  auto about = first_line("/proc/sys/kernel/random/boot_id");
+  for (const char* space : {"/proc/self/ns/net", "/proc/self/ns/pid"}) {
+    struct stat found {};
+    if (stat(space, &found) == 0) about += fmt::format(" {}:{}", found.st_dev, found.st_ino);
+  }
+  return fmt::format("{:.64}-{:012x}", host_name(), hash_name(about) >> 16);
 }
 
 std::uint64_t random_u64() {

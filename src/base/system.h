@@ -27,6 +27,11 @@ void lower_priority();
 std::optional<std::string> env(const char* name);
 /// The process's start time in clock ticks since boot: with its pid, a name that is never reused.
 std::optional<std::uint64_t> start_time_of(int pid);
+/// The host's own name, as the kernel knows it.
+std::string host_name();
+/// Equal on processes that can share memory and see each other end: the host's name, and a hash of what its kernel says
+/// about its boot and about this process's network and processes. Containers on one machine are hosts of their own.
+std::string host_identity();
 /// 64 bits from the kernel's random source.
 std::uint64_t random_u64();
 

@@ -12,6 +12,11 @@
 #include "net/shared_memory.h"
 
 namespace pliant::collective {
+namespace {
+
+constexpr Nanos kBetweenQuestions = std::chrono::milliseconds(20);
+
+}  // namespace
 
 class Group::Impl final : public ViewEvents {
  public:
@@ -58,7 +63,7 @@ class Group::Impl final : public ViewEvents {
     if (!greeted.ok())
       failure_ = greeted;
     else
-      ++present_;
+      present_.insert(rank);
     changed_.notify_all();
   }
 
@@ -147,13 +152,18 @@ class Group::Impl final : public ViewEvents {
 
   Status wait_formed() {
     std::unique_lock lock(mutex_);
-    int all = team_.size() - 1;
-    changed_.wait_for(lock, options_.form_limit, [&] { return present_ == all || !failure_.ok(); });
-    if (!failure_.ok()) return failure_;
-    if (present_ == all) return {};
+    auto all = static_cast<std::size_t>(team_.size()) - 1;
+    auto decided = [&] { return present_.size() == all || !failure_.ok(); };
+    for (Nanos waited{0}; waited < options_.form_limit; waited += kBetweenQuestions) {
+      if (changed_.wait_for(lock, kBetweenQuestions, decided)) return failure_;
+      lock.unlock();
+      bool ended = team_.has_ended && team_.has_ended();
+      lock.lock();
+      if (ended) return Error{Code::peer_lost, "others have gone on to another view"};
+    }
     std::string missing;
     for (int rank = 0; rank < team_.size(); ++rank)
-      if (rank != team_.rank && !peers_[rank].data()) missing += fmt::format(" {}", rank);
+      if (rank != team_.rank && !present_.contains(rank)) missing += fmt::format(" {}", rank);
     return Error{Code::io, fmt::format("no sign within {} ms of ranks{}", options_.form_limit.count(), missing)};
   }
 
@@ -201,7 +211,7 @@ class Group::Impl final : public ViewEvents {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  int present_ = 0;                                       // guarded by mutex_; peers that have entered
+  std::set<int> present_;                                 // guarded by mutex_; peers that have entered
   Status failure_;                                        // guarded by mutex_; why the view cannot form
   std::set<std::string> names_;                           // guarded by mutex_
   std::map<std::string, std::weak_ptr<Region>> regions_;  // guarded by mutex_

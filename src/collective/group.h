@@ -33,6 +33,8 @@ struct Team {
   std::vector<wire::Member> members;  ///< in rank order
   int rank = 0;
   wire::ViewNotice view{};  ///< the whole of it, for those who learn of it from us
+  /// Some have gone on to another view, and will not come into this one. Asked now and then while it forms.
+  std::function<bool()> has_ended{};
   int size() const { return static_cast<int>(members.size()); }
 };
 

@@ -22,6 +22,7 @@ void Member::claim(Nanos now, Decision& out) {
   promised_to_ = leader_ = self_;
   state_ = State::claiming;
   quiet_since_ = now;
+  waited_ = false;
   votes_.clear();
   votes_[self_] = {view_.epoch, stored_under_, stored_};
   say_claim(out);
@@ -56,6 +57,7 @@ void Member::propose_if_promised(Nanos now, Decision& out) {
   Ids voters;
   for (const auto& [id, vote] : votes_) voters.insert(id);
   if (state_ != State::claiming || !enough(voters)) return;
+  if (needs_store(voters) && !waited_) return;
   store(next_of_base(), promised_);
   state_ = State::proposing;
   quiet_since_ = now;

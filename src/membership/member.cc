@@ -63,7 +63,9 @@ Decision Member::on_time(Nanos now) {
       claim(now, out);
       break;
     case State::claiming:
+      waited_ = true;
       say_claim(out);
+      propose_if_promised(now, out);
       break;
     case State::proposing:
       if (hopeless())

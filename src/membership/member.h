@@ -54,7 +54,7 @@
 // With a store outside of the job (store.h), whoever did not promise and is not proven dead is left behind by the
 // store's leave, and not by a majority's: any members go on, even a single one, if the store has not let others do so
 // before. A store takes one successor of each epoch, for ever. Where all losses are proven, or a switch is complete, it
-// is not asked.
+// is not asked; proof often follows a loss, so a candidate waits kPatience for it before it asks.
 //
 // On one host every loss is proven by the kernel, so any survivors go on. A loss without proof (a silent host) keeps
 // its vote: a minority waits. The two kinds mix badly in one place: whoever was evicted without proof and then sees all
@@ -200,6 +200,7 @@ class Member {
   // As candidate.
   std::uint64_t highest_ = 0;  // of all terms heard of
   bool hasty_ = false;         // may claim at once when declined
+  bool waited_ = false;        // for proof, before the store is asked
   std::map<std::uint64_t, Vote> votes_;
   Ids stored_by_;
 };

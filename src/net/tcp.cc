@@ -201,6 +201,14 @@ Result<Endpoint> parse_endpoint(const std::string& text) {
   return *endpoint_of(address->raw());
 }
 
+bool is_loopback(const std::string& address) {
+  auto parsed = make_address(address, 0);
+  if (!parsed) return false;
+  if (parsed->family() == AF_INET)
+    return ntohl(reinterpret_cast<const sockaddr_in*>(parsed->raw())->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+  return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(parsed->raw())->sin6_addr);
+}
+
 Result<std::string> resolve(const std::string& host) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;

@@ -24,6 +24,8 @@ struct Endpoint {
   bool operator==(const Endpoint&) const = default;
 };
 Result<Endpoint> parse_endpoint(const std::string& text);
+/// Such an address means this host to everybody.
+bool is_loopback(const std::string& address);
 /// A host's name, or an address: the first address that it resolves to. May take long.
 Result<std::string> resolve(const std::string& host);
 /// This machine's address as `address` sees it, by the kernel's routes. Nothing is sent.

@@ -42,9 +42,9 @@ std::optional<std::array<std::uint8_t, kDigits / 2>> parse(std::string_view text
   return bytes;
 }
 
-/// To the end, but not much further than a secret is long.
-Result<std::string> read_some(int fd) {
-  std::array<char, kDigits + 2> text{};
+/// To the end, but to `most` bytes and one more at most.
+Result<std::string> read_some(int fd, std::size_t most) {
+  std::string text(most + 1, '\0');
   std::size_t size = 0;
   while (size < text.size()) {
     auto got = ::read(fd, text.data() + size, text.size() - size);
@@ -53,7 +53,8 @@ Result<std::string> read_some(int fd) {
     if (got == 0) break;
     size += static_cast<std::size_t>(got);
   }
-  return std::string(text.data(), size);
+  text.resize(size);
+  return text;
 }
 
 /// The descriptor is looked at, not the path: what was checked is what is read.
@@ -83,6 +84,16 @@ Status write_all(int fd, std::string_view text) {
 
 bool equal(const Mac& a, const Mac& b) { return CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0; }
 
+Result<std::string> read_private(const std::string& path, std::size_t most) {
+  Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe in its place must not make us wait
+  if (!file) return errno_error(path);
+  PLIANT_TRY(check_private(file.get(), path));
+  auto text = read_some(file.get(), most);
+  if (text.ok() && text.value().size() > most)
+    return Error{Code::invalid, fmt::format("{} has more than {} bytes", path, most)};
+  return text;
+}
+
 Secret Secret::random() {
   Secret secret;
   for (std::size_t at = 0; at < secret.bytes_.size(); at += sizeof(std::uint64_t)) {
@@ -93,39 +104,38 @@ Secret Secret::random() {
 }
 
 Result<Secret> Secret::from_file(const std::string& path) {
-  Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // a pipe in its place must not make us wait
-  if (!file) return errno_error(path);
-  PLIANT_TRY(check_private(file.get(), path));
-  auto secret = from_descriptor(file.get());
+  auto text = read_private(path, kDigits + 1);
+  if (!text.ok()) return text.error();
+  auto secret = from_text(text.value());
   if (!secret.ok()) return Error{secret.error().code, path + ": " + secret.error().message};
   return secret;
 }
 
 Result<Secret> Secret::from_descriptor(int fd) {
-  auto text = read_some(fd);
-  return text.ok() ? from_digits(text.value()) : text.error();
+  auto text = read_some(fd, kDigits + 1);
+  return text.ok() ? from_text(text.value()) : text.error();
 }
 
-Result<Secret> Secret::from_digits(std::string_view digits) {
-  auto bytes = parse(digits);
+Result<Secret> Secret::from_text(std::string_view text) {
+  auto bytes = parse(text);
   if (!bytes) return Error{Code::invalid, fmt::format("not a secret of {} hexadecimal digits", kDigits)};
   Secret secret;
   secret.bytes_ = *bytes;
   return secret;
 }
 
-std::string Secret::digits() const {
-  std::string text;
-  for (auto byte : bytes_) text += fmt::format("{:02x}", byte);
-  return text;
-}
-
 Status Secret::save(const std::string& path) const {
   Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, S_IRUSR | S_IWUSR));
   if (!file) return errno_error("cannot make " + path);
-  auto written = write_all(file.get(), digits() + "\n");
+  auto written = write_all(file.get(), text() + "\n");
   if (!written.ok()) unlink(path.c_str());  // half a secret is none
   return written;
+}
+
+std::string Secret::text() const {
+  std::string text;
+  for (auto byte : bytes_) text += fmt::format("{:02x}", byte);
+  return text;
 }
 
 Mac Secret::sign(std::span<const std::span<const std::uint8_t>> parts) const {

@@ -84,7 +84,7 @@ void Core::start(const StepsOptions& options) {
     throw Failure(Code::invalid, "epochs need an ElasticSampler; without one, give steps");
   options_ = options;
   if (!started_) settle_down();
-  if (roster_ && roster_->has_coordinator()) notice_.emplace();  // a process of its own, that a scheduler may notify
+  if (roster_ && own_process_) notice_.emplace();
   replicas_.watch_anew();
   stripe_digest_ = replicas_.stripe_digest(step_);
 }

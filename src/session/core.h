@@ -31,6 +31,7 @@
 #include "session/handover.h"
 #include "session/janitor.h"
 #include "session/journal.h"
+#include "session/launch.h"
 #include "session/ledger.h"
 #include "session/notice.h"
 #include "session/replicas.h"
@@ -42,7 +43,7 @@ namespace pliant::session {
 
 class Core final : public Reducer {
  public:
-  /// As the environment says: the worker of a job, or a job of one.
+  /// As the environment says: the worker of a job that `pliant run` has started, or srun or mpirun, or a job of one.
   static Result<std::unique_ptr<Core>> join(const JoinOptions& options);
   /// As a member of a known view, without a coordinator.
   static Result<std::unique_ptr<Core>> form(const std::string& job, const membership::View& view, int rank, Fd listener,
@@ -122,6 +123,10 @@ class Core final : public Reducer {
 
   Core(std::uint64_t self, std::uint64_t seed, std::unique_ptr<Roster> roster);
 
+  // core_join.cc
+  static Result<std::unique_ptr<Core>> join_invited();
+  static Result<std::unique_ptr<Core>> join_launched(const Launch& launch, const JoinOptions& options);
+
   // core.cc
   std::vector<Range> ranges_of(int slot) const;
   Lease lease_of(const Ledger& ledger, std::uint64_t step) const;
@@ -187,6 +192,7 @@ class Core final : public Reducer {
   bool blank_ = true;                  // has no state of the job's yet
   bool departed_ = false;
   bool fallen_ = false;                        // out of the view, in this step: it does not count
+  bool own_process_ = false;                   // that a scheduler may notify
   std::optional<membership::View> following_;  // decided by the last summary
   bool all_leave_ = false;
   std::optional<Notice> notice_;

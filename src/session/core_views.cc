@@ -166,7 +166,10 @@ Report Core::report() const {
 Status Core::try_enter(const View& view, std::unique_ptr<collective::Group>& entered) {
   int rank = view.rank_of(self_);
   collective::Team team{roster_ ? roster_->job() : "", view.hash(), view.members, rank, membership::notice_of(view)};
-  if (roster_) roster_->took(view);
+  if (roster_) {
+    team.has_ended = [this] { return roster_->must_change(); };
+    roster_->took(view);
+  }
   auto formed = collective::Group::form(std::move(team), roster_ ? &roster_->mesh() : nullptr);
   if (!formed.ok()) return formed.error();
   auto group = std::move(formed).value();

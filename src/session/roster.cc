@@ -216,7 +216,12 @@ void Roster::ask_store(const View& view) {
   auto key = fmt::format("{}/view/{}", options_.job, view.epoch);
   auto answered = [this](const Result<membership::Attempt>& attempt) {
     asking_ = false;
-    if (!attempt.ok()) return log::warn("the store does not say how to go on: {}", attempt.error().message);
+    if (!attempt.ok()) {
+      if (!std::exchange(store_silent_, true))
+        log::warn("workers are out of reach, and the store does not say how to go on: {}", attempt.error().message);
+      return;
+    }
+    store_silent_ = false;
     auto taken = view_from_text(attempt.value().now.text);
     if (!taken.ok()) return log::warn("the store holds something else than a view: {}", taken.error().message);
     std::lock_guard lock(mutex_);
@@ -287,6 +292,7 @@ void Roster::adopt(const View& view) {
 }
 
 bool Roster::await_entry(const std::string& layout) {
+  if (!has_coordinator()) throw Failure(Code::refused, "the other workers went on without this one");
   std::unique_lock lock(mutex_);
   if (member_->view().size() > 0) member_.emplace(self(), View{}, !options_.store.empty());  // back again: a newcomer
   layout_ = layout;

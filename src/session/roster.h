@@ -68,7 +68,8 @@ class Roster {
   void took(const membership::View& view);
   /// After a step with unanimous summaries: `view` follows, unless a loss comes first. await_next() tells.
   void adopt(const membership::View& view);
-  /// Outside of any view: asks to be taken in, and waits for that. False if the job is over.
+  /// Outside of any view: asks to be taken in, and waits for that. False if the job is over. Without a coordinator
+  /// there is nobody to ask: Failure.
   bool await_entry(const std::string& layout);
 
   /// What is planned, once there are connections to all who come.
@@ -115,10 +116,10 @@ class Roster {
   std::uint64_t step_ = 0;                    // guarded by mutex_
   collective::Group* group_ = nullptr;        // guarded by mutex_
 
-  std::unique_ptr<CoordinatorLink> link_;     // used on the mesh's thread
-  std::unique_ptr<membership::Store> store_;  // the same
-  bool asking_ = false;                       // the same
-  std::unique_ptr<collective::Mesh> mesh_;    // last: its thread uses everything above
+  std::unique_ptr<CoordinatorLink> link_;       // used on the mesh's thread
+  std::unique_ptr<membership::Store> store_;    // the same
+  bool asking_ = false, store_silent_ = false;  // the same
+  std::unique_ptr<collective::Mesh> mesh_;      // last: its thread uses everything above
 };
 
 }  // namespace pliant::session

@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <array>
+#include <string>
 #include <thread>
 
 #include "base/clock.h"
@@ -35,6 +38,29 @@ TEST(System, AProcessHasAStartTime) {
   ASSERT_TRUE(mine.has_value());
   EXPECT_EQ(mine, start_time_of(getpid()));
   EXPECT_FALSE(start_time_of(0x7ffffff0).has_value());
+}
+
+TEST(System, ProcessesThatShareMemoryAreOfOneHost) {
+  auto here = host_identity();
+  EXPECT_EQ(here.find(host_name() + "-"), 0U) << here;
+  std::array<int, 2> ends{};
+  ASSERT_EQ(pipe(ends.data()), 0);
+  for (bool elsewhere : {false, true}) {
+    pid_t child = fork();
+    if (child == 0) {
+      if (elsewhere && unshare(CLONE_NEWNET) != 0) _exit(77);
+      auto identity = host_identity();
+      _exit(write(ends[1], identity.data(), identity.size()) < 0);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    if (WEXITSTATUS(status) == 77) GTEST_SKIP() << "no other network can be made here";
+    std::array<char, 256> text{};
+    ASSERT_GT(read(ends[0], text.data(), text.size() - 1), 0);
+    EXPECT_EQ(here == text.data(), !elsewhere) << text.data();
+  }
+  close(ends[0]);
+  close(ends[1]);
 }
 
 TEST(System, SomeMemoryIsAvailable) {

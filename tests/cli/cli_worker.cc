@@ -7,6 +7,9 @@
 //   crash=K            will exit with 7 in step K of its training
 //   weights=N          will share so many weights (16)
 //   samples=N          will deal out so many samples, ten in each step of its training
+//   pid=FILE           writes its process's number
+//
+// Workers of srun, mpirun and mpiexec are numbered as these do.
 //
 // The others speak the coordinator's protocol over net/socket, and know no peers:
 //   join               joins and waits for the view; exits with 9 if it is refused
@@ -52,6 +55,17 @@ using pliant::env;
 namespace net = pliant::net;
 namespace wire = pliant::wire;
 
+int own_number() {
+  for (const char* name : {"PLIANT_WORKER", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"})
+    if (auto number = env(name)) return std::atoi(number->c_str());
+  return 0;
+}
+
+void write_pid(const std::string& path) {
+  std::ofstream(path + ".draft") << getpid();
+  std::filesystem::rename(path + ".draft", path);
+}
+
 class Worker {
  public:
   void run(const std::string& verb, const std::string& value);
@@ -64,7 +78,7 @@ class Worker {
   void await(int rank) const;
   void train(std::uint64_t steps);
 
-  int id_ = std::atoi(env("PLIANT_WORKER").value_or("0").c_str());
+  int id_ = own_number();
   std::string wrong_;
   pliant::Fd socket_;
   wire::ViewNotice view_;
@@ -160,6 +174,7 @@ void Worker::run(const std::string& verb, const std::string& value) {
       {"crash", [&] { crash_ = std::stoull(value); }},
       {"weights", [&] { weights_ = std::stoull(value); }},
       {"samples", [&] { samples_ = std::stoull(value); }},
+      {"pid", [&] { write_pid(value); }},
       {"wrong", [&] { wrong_ = value; }},
       {"steps", [&] { report(std::stoi(value)); }},
       {"await", [&] { await(std::stoi(value)); }},

@@ -142,6 +142,16 @@ Command CliTest::start_workers_in(const Words& wrapper, const Words& flags, cons
   return launch(joined(wrapper, words), {}, -1);
 }
 
+Command CliTest::start_launched(const Words& launcher, const Words& script, const Words& more_env) {
+  return launch(joined(launcher, joined({PLIANT_CLI_WORKER}, script)), more_env, -1);
+}
+
+std::string CliTest::program(const std::string& name) {
+  for (const char* folder : {"/usr/local/bin/", "/usr/local/sbin/", "/usr/bin/", "/usr/sbin/", "/bin/", "/sbin/"})
+    if (access((folder + name).c_str(), X_OK) == 0) return folder + name;
+  return "";
+}
+
 nlohmann::json CliTest::read_json(const std::string& job, const std::string& file) const {
   return nlohmann::json::parse(read_all(base() + "/" + job + "/" + file), nullptr, false);
 }

@@ -68,6 +68,11 @@ class CliTest : public ::testing::Test {
   /// The same as arguments of `wrapper`, another program, which runs them.
   Command start_workers_in(const Words& wrapper, const Words& flags, const Words& script);
 
+  /// `LAUNCHER cli_worker SCRIPT`, without `pliant run`.
+  Command start_launched(const Words& launcher, const Words& script, const Words& more_env = {});
+  /// A program's path, as a shell would find it; empty if it is not installed.
+  static std::string program(const std::string& name);
+
   /// A path inside the test's directory.
   std::string path(const std::string& name) const { return dir_ + "/" + name; }
   std::string base() const { return path("jobs"); }

@@ -300,7 +300,7 @@ TEST_F(Hosts, MistakesAreOneLine) {
   EXPECT_SAYS(seen.err, "No such file");
   std::ofstream(path("open")) << "pliant ticket\n";
   chmod(path("open").c_str(), 0644);
-  EXPECT_SAYS(run({"run", "--join", path("open")}).err, "can be read by others");
+  EXPECT_SAYS(run({"run", "--join", path("open")}).err, "is open to other users");
   chmod(path("open").c_str(), 0600);
   EXPECT_SAYS(run({"run", "--join", path("open")}).err, "the ticket names no coordinator");
 }

@@ -26,7 +26,16 @@ class JobDirTest : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(base_); }
   JobRecord record(const std::string& name) const {
-    return {name, "/bin/true", {"true", "\xff"}, this_process(), {{this_process(), "o", "e"}}, 12.5, 3, base_};
+    JobRecord record;
+    record.name = name;
+    record.program = "/bin/true";
+    record.argv = {"true", "\xff"};
+    record.agent = this_process();
+    record.workers = {{this_process(), "o", "e"}};
+    record.started_at = 12.5;
+    record.grace = 3;
+    record.output_dir = base_;
+    return record;
   }
   /// A process that has ended: a pid that is no longer anybody's, or somebody else's.
   static ProcessId dead_process() {
@@ -199,7 +208,7 @@ TEST_F(JobDirTest, Names) {
   for (const char* good : {"a", "train-3f", "a.b_c+d", "9"}) EXPECT_EQ(objection_to_name(good), "") << good;
   for (const char* bad : {"", ".", "..", "-n", ".hidden", "a/b", "a b", "a\n"})
     EXPECT_NE(objection_to_name(bad), "") << bad;
-  EXPECT_NE(objection_to_name(std::string(65, 'a')), "");
+  EXPECT_NE(objection_to_name(std::string(121, 'a')), "");
 }
 
 TEST_F(JobDirTest, TheBaseComesFromTheEnvironment) {

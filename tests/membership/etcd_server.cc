@@ -28,9 +28,9 @@ constexpr const char* kProgram = "/usr/bin/etcd";
 constexpr auto kHangGuard = 60s;
 
 /// Not one of those that the kernel gives to whoever connects: nobody takes it while the server is down.
-net::Endpoint free_port() {
+net::Endpoint free_port(const std::string& address) {
   auto first = static_cast<std::uint16_t>(20'000 + getpid() % 10'000);
-  return net::tcp_listen("127.0.0.1", {first, 32'000}).or_throw().endpoint;
+  return net::tcp_listen(address, {first, 32'000}).or_throw().endpoint;
 }
 
 std::string name_of(const std::string& folder) { return fs::path(folder).filename(); }
@@ -95,12 +95,12 @@ std::string text_of(const std::string& file) {
 
 bool EtcdServer::is_installed() { return access(kProgram, X_OK) == 0; }
 
-EtcdServer::EtcdServer() {
+EtcdServer::EtcdServer(const std::string& address) {
   auto pattern = (fs::temp_directory_path() / "pliant-etcd-XXXXXX").string();
   if (!mkdtemp(pattern.data())) throw std::runtime_error("no folder for etcd");
   folder_ = pattern;
   for (int attempt = 0; attempt < 5; ++attempt) {  // another process may take the port just now, but not always
-    endpoint_ = free_port();
+    endpoint_ = free_port(address);
     if (start()) return;
   }
   throw std::runtime_error("etcd does not start: " + text_of(folder_ + "/log"));

@@ -1,4 +1,4 @@
-// A real etcd server of one member on the loopback, with its data in a folder that goes away with it.
+// A real etcd server of one member, with its data in a folder that goes away with it.
 #pragma once
 
 #include <sys/types.h>
@@ -14,8 +14,8 @@ class EtcdServer {
   /// Tests are skipped where it is not.
   static bool is_installed();
 
-  /// Starts one and waits until it answers; throws if it does not.
-  EtcdServer();
+  /// Starts one at an address of this machine's and waits until it answers; throws if it does not.
+  explicit EtcdServer(const std::string& address = "127.0.0.1");
   ~EtcdServer();
   EtcdServer(const EtcdServer&) = delete;
   EtcdServer& operator=(const EtcdServer&) = delete;

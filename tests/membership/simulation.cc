@@ -226,8 +226,8 @@ bool Simulation::quorum_lives(const View& view, Id without) const {
   return 2 * left > size || (2 * left == size && alive(*std::ranges::min_element(view.members, {}, &wire::Member::id)));
 }
 
-/// On one host anybody will do; with a store, anybody of the newest view that there is. Across hosts a majority must live of the newest view that anybody
-/// alive knows to be in force, and of what may have followed it.
+/// On one host anybody will do; with a store, anybody of the newest view that there is. Across hosts a majority must
+/// live of the newest view that anybody alive knows to be in force, and of what may have followed it.
 bool Simulation::can_go_on(Id without) const {
   if (options_.store) return can_go_on_by_store(without);
   const Member* newest = nullptr;

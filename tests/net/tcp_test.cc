@@ -194,6 +194,12 @@ TEST(Tcp, InterfacesHaveAddresses) {
   EXPECT_TRUE(mentions(missing.error(), "there are: ") && mentions(missing.error(), "lo")) << missing.error().message;
 }
 
+TEST(Tcp, LoopbackIsKnown) {
+  for (const char* address : {"127.0.0.1", "127.0.1.1", "127.255.255.254", "::1"}) EXPECT_TRUE(is_loopback(address));
+  for (const char* address : {"126.0.0.1", "128.0.0.1", "10.0.0.127", "::2", "fe80::1", "localhost", ""})
+    EXPECT_FALSE(is_loopback(address)) << address;
+}
+
 TEST(Tcp, AddressesResolveToThemselves) {
   EXPECT_EQ(resolve(kHere).or_throw(), kHere);
   EXPECT_EQ(resolve("::1").or_throw(), "::1");

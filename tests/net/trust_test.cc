@@ -103,6 +103,16 @@ TEST(Trust, AFileThatOthersCanOpenIsRefused) {
   }
 }
 
+TEST(Trust, APrivateFileIsReadToItsEnd) {
+  Folder folder;
+  auto path = folder / "note";
+  write_private(path, "12345678");
+  EXPECT_EQ(read_private(path, 8).or_throw(), "12345678");
+  EXPECT_EQ(read_private(path, 7).error().code, Code::invalid);
+  auto secret = Secret::random();
+  EXPECT_EQ(sign(Secret::from_text(secret.text()).or_throw(), {"x"}), sign(secret, {"x"}));
+}
+
 TEST(Trust, WhatIsNoRegularFileIsRefusedWithoutWaiting) {
   Folder folder;
   auto pipe = folder / "pipe";
