@@ -125,7 +125,11 @@ Command CliTest::launch(const Words& words, const Words& more_env, int terminal)
   Words env = {"PATH=/usr/local/bin:/usr/bin:/bin", "TERM=xterm", "PLIANT_DIR=" + base()};
   for (const char* name : {"ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"})
     if (const char* value = std::getenv(name)) env.push_back(fmt::format("{}={}", name, value));
-  env.insert(env.begin(), more_env.begin(), more_env.end());  // of two, the first counts
+  for (const auto& entry : more_env) {
+    auto name = entry.substr(0, entry.find('=') + 1);
+    std::erase_if(env, [&](const auto& known) { return known.starts_with(name); });
+    env.push_back(entry);
+  }
   return {words, env, path(fmt::format("command-{}", commands_++)), terminal};
 }
 
@@ -150,6 +154,11 @@ std::string CliTest::program(const std::string& name) {
   for (const char* folder : {"/usr/local/bin/", "/usr/local/sbin/", "/usr/bin/", "/usr/sbin/", "/bin/", "/sbin/"})
     if (access((folder + name).c_str(), X_OK) == 0) return folder + name;
   return "";
+}
+
+Command CliTest::start_script(const std::string& file) {
+  auto folder = fs::path(PLIANT_BINARY).parent_path().string();
+  return launch({"/bin/sh", file}, {"PATH=" + folder + ":/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"}, -1);
 }
 
 nlohmann::json CliTest::read_json(const std::string& job, const std::string& file) const {

@@ -73,6 +73,9 @@ class CliTest : public ::testing::Test {
   /// A program's path, as a shell would find it; empty if it is not installed.
   static std::string program(const std::string& name);
 
+  /// A script for sh that finds `pliant` in its PATH.
+  Command start_script(const std::string& file);
+
   /// A path inside the test's directory.
   std::string path(const std::string& name) const { return dir_ + "/" + name; }
   std::string base() const { return path("jobs"); }

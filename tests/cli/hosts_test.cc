@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -356,6 +357,79 @@ TEST_F(Namespaces, ACableThatIsCutLeavesTheMajorityTrainingAndTheRestComesBack) 
   ASSERT_TRUE(step_becomes("far", step_of("far") + 20));
   auto seen = finish(job);
   EXPECT_EQ(seen.status, 0) << seen.err;
+  EXPECT_SAYS(verdict(), "OK: ");
+}
+
+/// The commands of a page, as they are written there: the first block of code after a heading.
+std::string commands_under(const std::string& heading, const std::string& page) {
+  auto text = read_all(page);
+  auto begin = text.find("```sh\n", text.find("\n## " + heading + "\n"));
+  if (begin == std::string::npos) return "false # nothing under '" + heading + "'";
+  begin += 6;
+  return text.substr(begin, text.find("```", begin) - begin);
+}
+
+TEST_F(CliTest, TheManualsTrialOnOneMachineWorksAsItIsWritten) {
+  if (std::system("ip netns add a 2>/dev/null") != 0) GTEST_SKIP() << "no network namespaces can be made here";
+  ASSERT_EQ(std::system("ip netns del a"), 0);
+  std::ofstream(path("train")) << "#!/bin/sh\nexec " << PLIANT_CLI_WORKER << " samples=500 train=60\n";
+  chmod(path("train").c_str(), 0700);
+  std::ofstream(path("trial")) << "set -e\ncd " << path("") << "\n"
+                               << commands_under("Try it on one machine", PLIANT_MANUAL);
+  auto seen = start_script(path("trial")).wait();
+  EXPECT_EQ(seen.status, 0) << seen.out << seen.err;
+  EXPECT_SAYS(seen.out, "OK: 60 steps");
+  EXPECT_TRUE(nothing_left());
+  if (seen.status != 0) (void)!std::system("ip netns del a 2>/dev/null; ip netns del b 2>/dev/null");
+}
+
+// ---- over ssh, which passes nothing on but what is said ----
+
+class Ssh : public Hosts {
+ protected:
+  void SetUp() override {
+    Hosts::SetUp();
+    if (access("/usr/sbin/sshd", X_OK) != 0 || access("/usr/bin/ssh", X_OK) != 0) GTEST_SKIP() << "no sshd here";
+    auto script = fmt::format(
+        "set -e; cd {}; mkdir -p /run/sshd; ssh-keygen -q -t ed25519 -N '' -f host; ssh-keygen -q -t ed25519 -N '' -f "
+        "key; cp key.pub keys; chmod 600 keys",
+        path(""));
+    ASSERT_EQ(std::system(script.c_str()), 0);
+    for (port_ = 22000 + getpid() % 10000; port_ < 33000; port_ += 7)
+      if (serve()) return;
+    FAIL() << "no sshd can be started";
+  }
+  void TearDown() override {
+    if (auto pid = daemon()) kill(pid, SIGTERM);
+    Hosts::TearDown();
+  }
+  bool serve() {
+    std::ofstream(path("config")) << "ListenAddress 127.0.0.1:" << port_ << "\nHostKey " << path("host")
+                                  << "\nAuthorizedKeysFile " << path("keys") << "\nPidFile " << path("sshd.pid")
+                                  << "\nStrictModes no\nPermitRootLogin yes\nUsePAM no\nSetEnv PLIANT_DIR=" << base()
+                                  << "\n";
+    if (std::system(fmt::format("/usr/sbin/sshd -f {} 2>/dev/null", path("config")).c_str()) != 0) return false;
+    return eventually([&] { return daemon() > 0; });
+  }
+  pid_t daemon() const { return static_cast<pid_t>(std::atoi(read_all(path("sshd.pid")).c_str())); }
+  int port_ = 0;
+};
+
+TEST_F(Ssh, HostsAreLedToAndServed) {
+  auto via = fmt::format(
+      "/usr/bin/ssh -p {} -i {} -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null "
+      "-o LogLevel=ERROR -o HostName=127.0.0.1 {{host}}",
+      port_, path("key"));
+  auto job = start_workers({"--name", "far", "-H", "a:1,b:1", "--via", via, "--address", "127.0.0.1", "--record",
+                            path("records"), "-x", "PLIANT_SILENCE_MS=60000"},
+                           {"until=" + path("enough"), "samples=500", "train=1000000"});
+  ASSERT_TRUE(view_becomes("far", {0, 1})) << job.err();
+  ASSERT_TRUE(step_becomes("far", 10));
+  kill(worker_of("far", 1), SIGKILL);
+  ASSERT_TRUE(view_becomes("far", {0, 2})) << job.err();
+  auto seen = finish(job);
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  EXPECT_SAYS(seen.out, "[0] ");
   EXPECT_SAYS(verdict(), "OK: ");
 }
 

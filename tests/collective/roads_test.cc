@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <future>
 #include <thread>
 
 #include "net/tcp.h"
@@ -123,6 +124,19 @@ TEST(Roads, WhoCallsKeepsCalling) {
   ASSERT_TRUE(listener.ok()) << listener.error().message;
   pollfd ready{listener.value().socket.get(), POLLIN, 0};
   EXPECT_EQ(poll(&ready, 1, 20'000), 1) << "nobody called again";
+}
+
+TEST(Roads, WhoSaysNothingAnyMoreIsLostAlthoughItsConnectionsStand) {
+  auto secret = net::Secret::random();
+  Place low(1, secret), high(2, secret);
+  low.expect(high);
+  high.expect(low);
+  ASSERT_TRUE(low.wait_connected(2) && high.wait_connected(1));
+  std::promise<void> wake;
+  high.on_loop([sleep = wake.get_future().share()](Roads&) { sleep.wait(); });  // its heart stops
+  ASSERT_TRUE(low.wait_lost(2));
+  EXPECT_NE(low.lost_[0].second.find("silent for too long"), std::string::npos) << low.lost_[0].second;
+  wake.set_value();
 }
 
 TEST(Roads, WhoIsExpectedAndNeverComesIsLost) {

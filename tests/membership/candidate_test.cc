@@ -50,6 +50,68 @@ TEST(Candidate, OneLossWithoutProofIsEnoughToNeedAMajority) {
   EXPECT_TRUE(five.on_lost(1, true, kNow).enter);  // the proof comes later
 }
 
+// ---- with a store ----
+
+constexpr Nanos kLater = Member::kPatience;
+
+TEST(CandidateWithStore, OneAloneAsksAfterAWhileAndGoesOnIfItMay) {
+  Member five(5, kLarge, true);
+  for (std::uint64_t id : {1, 2, 3, 4}) EXPECT_FALSE(five.on_lost(id, false, kNow).ask);
+  auto out = five.on_time(kLater);
+  ASSERT_TRUE(out.ask);
+  EXPECT_EQ(out.ask->hash(), view_of(2, 2, {5}).hash());
+  EXPECT_FALSE(out.enter);
+  EXPECT_EQ(five.on_time(2 * kLater).ask->hash(), out.ask->hash());  // again, until there is an answer
+  out = five.on_decided(*out.ask, 2 * kLater);
+  ASSERT_TRUE(out.enter);
+  EXPECT_EQ(receivers_of<wire::InForce>(out), (Ids{1, 2, 3, 4}));
+}
+
+TEST(CandidateWithStore, WhoComesSecondIsToldAndStaysBehind) {
+  Member five(5, kLarge, true);
+  for (std::uint64_t id : {1, 2, 3, 4}) (void)five.on_lost(id, false, kNow);
+  (void)five.on_time(kLater);
+  auto out = five.on_decided(view_of(2, 2, {1, 2, 3, 4}), kLater);
+  EXPECT_TRUE(out.evicted);
+  EXPECT_FALSE(out.enter);
+}
+
+TEST(CandidateWithStore, AMajorityAsksToo) {
+  Member one(1, kView, true);
+  (void)one.on_lost(3, false, kNow);
+  EXPECT_TRUE(one.on_message(2, promise(2, kView), kNow).letters.empty());
+  auto out = one.on_time(kLater);
+  const auto next = view_of(2, 2, {1, 2});
+  EXPECT_EQ(view_in(letter_to<wire::Propose>(out, 2).view).hash(), next.hash());
+  EXPECT_FALSE(out.ask) << "before all who go on have stored it";
+  out = one.on_message(2, wire::Stored{2, next.hash()}, kLater);
+  ASSERT_TRUE(out.ask);
+  EXPECT_FALSE(out.enter);
+}
+
+TEST(CandidateWithStore, ProofThatFollowsNeedsNobodysLeave) {
+  Member one(1, kView, true);
+  (void)one.on_lost(3, false, kNow);
+  (void)one.on_message(2, promise(2, kView), kNow);
+  auto out = one.on_lost(3, true, kNow);
+  EXPECT_EQ(receivers_of<wire::Propose>(out), Ids{2});
+  out = one.on_message(2, wire::Stored{2, view_of(2, 2, {1, 2}).hash()}, kNow);
+  EXPECT_FALSE(out.ask);
+  EXPECT_TRUE(out.enter);
+}
+
+TEST(CandidateWithStore, ASwitchThatLostSomebodyIsLeftToTheStore) {
+  Member one(1, kView, true);
+  const auto next = view_of(1, 2, {1, 2, 3, 4});
+  (void)one.adopt(next, kNow);
+  (void)one.on_message(2, wire::Stored{1, next.hash()}, kNow);
+  auto out = one.on_lost(3, false, kNow);  // a majority has it, but 3 may be elsewhere with others
+  EXPECT_FALSE(out.enter);
+  EXPECT_TRUE(out.fence);
+}
+
+// ---- the base ----
+
 TEST(Candidate, TheNewestViewInForceIsTheBase) {
   Member one(1, kView);
   (void)one.on_lost(3, false, kNow);
