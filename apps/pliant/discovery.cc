@@ -12,7 +12,7 @@ namespace pliant::cli {
 
 using namespace std::chrono_literals;
 
-Discovery::Discovery(net::Loop& loop, std::string script, std::string dir,
+Discovery::Discovery(net::Loop& loop, std::string script, const std::string& dir,
                      std::function<void(std::vector<HostSlots>)> on_hosts,
                      std::function<void(const std::string&)> on_trouble)
     : loop_(loop),

@@ -22,8 +22,8 @@ class Discovery {
 
   /// Runs `script` with its output in files of `dir`. `on_hosts` gets each answer, `on_trouble` a line when it begins
   /// to fail.
-  Discovery(net::Loop& loop, std::string script, std::string dir, std::function<void(std::vector<HostSlots>)> on_hosts,
-            std::function<void(const std::string&)> on_trouble);
+  Discovery(net::Loop& loop, std::string script, const std::string& dir,
+            std::function<void(std::vector<HostSlots>)> on_hosts, std::function<void(const std::string&)> on_trouble);
   ~Discovery();
   Discovery(const Discovery&) = delete;
   Discovery& operator=(const Discovery&) = delete;

@@ -12,7 +12,7 @@ import peers  # noqa: E402  (found through the line above)
 import rounds  # noqa: E402
 from space import Hosts  # noqa: E402
 
-CONTENDERS = ["pliant-registered", "openmpi", "gloo"]
+CONTENDERS = ["pliant-registered", "openmpi", "gloo", "bare"]
 
 
 def pliant(hosts, ranks, size, memory, args):
@@ -37,10 +37,18 @@ def openmpi(hosts, ranks, size, args):
     return argv + (["--iterations", args.iterations] if args.iterations else [])
 
 
+def bare(hosts, ranks, size, args):
+    """The bytes alone; ranks of one host would share its cable, so there is one sender per host."""
+    del ranks
+    where = ",".join(f"{name}={address}" for name, address in zip(hosts.names, hosts.addresses))
+    argv = [sys.executable, HERE / "bare.py", "--hosts", where, "--bytes", size]
+    return argv + (["--iterations", args.iterations] if args.iterations else [])
+
+
 def command(contender, hosts, ranks, size, args):
     if contender.startswith("pliant-"):
         return pliant(hosts, ranks, size, contender.removeprefix("pliant-"), args)
-    return {"openmpi": openmpi, "gloo": gloo}[contender](hosts, ranks, size, args)
+    return {"openmpi": openmpi, "gloo": gloo, "bare": bare}[contender](hosts, ranks, size, args)
 
 
 def wire_limit_ms(hosts, size):
