@@ -198,3 +198,23 @@ def failures_text(failures):
     lines = [f"- {contender}, {len(where)} runs, first in {where[0]}: {why}"
              for (contender, why), where in places.items()]
     return "\n".join(["## Failures", "", *lines]) if lines else ""
+
+
+def drive(args, measure):
+    """A driver's main: `measure()` gives its report and its failures. Ctrl-C and SIGTERM end it cleanly."""
+    stop_cleanly_on_sigterm()
+    try:
+        text, failures = measure()
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except Failure as failure:
+        print(failure, file=sys.stderr)
+        return 1
+    if not args.json:
+        print(text)
+    if args.out:
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        args.out.write_text(text)
+        print(f"wrote {args.out}", file=sys.stderr)
+    return 1 if failures else 0

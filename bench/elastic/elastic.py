@@ -235,20 +235,11 @@ def main():
     if args.selftest:
         import gaps_test
         return unittest.main(module=gaps_test, argv=[sys.argv[0]])
-    rounds.stop_cleanly_on_sigterm()
-    try:
+
+    def everything():
         with workplace(args) as folder:
-            text, failures = measure(args, pathlib.Path(folder).resolve())
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    if not args.json:
-        print(text)
-    if args.out:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(text)
-        print(f"wrote {args.out}", file=sys.stderr)
-    return 1 if failures else 0
+            return measure(args, pathlib.Path(folder).resolve())
+    return rounds.drive(args, everything)
 
 
 if __name__ == "__main__":

@@ -132,26 +132,18 @@ def parse():
     return parser.parse_args()
 
 
-def main():
-    args = parse()
-    rounds.stop_cleanly_on_sigterm()
+def sweep(args):
     for peer in {"openmpi", "gloo"} & set(args.contenders):
         peers.build(peer)
-    failures, results = [], {}
-    todo = cases(args)
+    failures, todo = [], cases(args)
     progress = rounds.Progress(len(todo) * args.rounds * len(args.contenders))
-    try:
-        for case in todo:
-            results[case] = measure(case, args, failures, progress)
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    text = report(results, failures, args)
-    if not args.json:
-        print(text)
-    if args.out:
-        args.out.write_text(text)
-    return 1 if failures else 0
+    results = {case: measure(case, args, failures, progress) for case in todo}
+    return report(results, failures, args), failures
+
+
+def main():
+    args = parse()
+    return rounds.drive(args, lambda: sweep(args))
 
 
 if __name__ == "__main__":

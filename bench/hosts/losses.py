@@ -154,24 +154,12 @@ def parse():
 
 def main():
     args = parse()
-    rounds.stop_cleanly_on_sigterm()
-    try:
+
+    def everything():
         with workplace(args) as folder:
             results, failures = measure(args, pathlib.Path(folder).resolve())
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    except rounds.Failure as failure:
-        print(f"losses: {failure}", file=sys.stderr)
-        return 1
-    text = report(results, failures, args)
-    if not args.json:
-        print(text)
-    if args.out:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(text)
-        print(f"wrote {args.out}", file=sys.stderr)
-    return 1 if failures else 0
+        return report(results, failures, args), failures
+    return rounds.drive(args, everything)
 
 
 if __name__ == "__main__":

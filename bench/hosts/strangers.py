@@ -405,31 +405,24 @@ def parse():
     return args
 
 
-def main():
-    args = parse()
-    rounds.stop_cleanly_on_sigterm()
+def measure(args):
     outcome, failures = None, []
-    try:
-        with workplace(args) as folder, space.Hosts(len(args.slots) + 1) as hosts:
-            try:
-                outcome = one_job(args, hosts, pathlib.Path(folder).resolve(),
-                                  lambda line: print(line, file=sys.stderr, flush=True))
-                failures = faults(outcome)
-            except (rounds.Failure, gaps.Unclear) as failure:
-                failures = [("pliant", "the job", str(failure))]
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
+    with workplace(args) as folder, space.Hosts(len(args.slots) + 1) as hosts:
+        try:
+            outcome = one_job(args, hosts, pathlib.Path(folder).resolve(),
+                              lambda line: print(line, file=sys.stderr, flush=True))
+            failures = faults(outcome)
+        except (rounds.Failure, gaps.Unclear) as failure:
+            failures = [("pliant", "the job", str(failure))]
     if args.json and outcome:
         for phase in outcome.phases:
             print(json.dumps(dataclasses.asdict(phase)))
-    text = report(outcome, failures, args)
-    print(text)
-    if args.out:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(text)
-        print(f"wrote {args.out}", file=sys.stderr)
-    return 1 if failures else 0
+    return report(outcome, failures, args), failures
+
+
+def main():
+    args = parse()
+    return rounds.drive(args, lambda: measure(args))
 
 
 if __name__ == "__main__":

@@ -155,21 +155,12 @@ def parse():
 
 def main():
     args = parse()
-    rounds.stop_cleanly_on_sigterm()
-    try:
+
+    def measure():
         with tempfile.TemporaryDirectory() as folder:
             results, failures = sweep(args, pathlib.Path(folder))
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
-    text = report(results, failures, args)
-    if not args.json:
-        print(text)
-    if args.out:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(text)
-        print(f"wrote {args.out}", file=sys.stderr)
-    return 1 if failures else 0
+        return report(results, failures, args), failures
+    return rounds.drive(args, measure)
 
 
 if __name__ == "__main__":
