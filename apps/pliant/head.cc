@@ -19,6 +19,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr int kMostFailures = 3;      // of a host, before there is a view
+constexpr Nanos kGoodRun = 10s;       // what failed before is forgotten
 constexpr Nanos kLongestPause = 30s;  // between two attempts to lead to a host
 constexpr Nanos kMargin = 5s;         // for agents to end after their workers
 constexpr Nanos kBetweenKills = 2s;
@@ -238,6 +239,7 @@ void Head::lead_to(Host& host) {
     return give_up_on(host);
   }
   host.process = std::move(process).value();
+  host.since = clock_.now();
   std::erase_if(record_.hosts, [&](const HostRecord& each) { return each.name == host.place.name; });
   record_.hosts.push_back({host.place.name, host.process->id()});
   if (auto written = dir_.write(record_); !written.ok()) say(fmt::format("pliant: {}\n", written.error().message));
@@ -286,7 +288,7 @@ void Head::on_end(Host& host) {
     host.wanted = false;
     return give_up_on(host);
   }
-  ++host.failures;
+  host.failures = clock_.now() - host.since > kGoodRun ? 1 : host.failures + 1;
   auto words = last_lines(output_of(host, "err"), kLastWords);
   failure_ = fmt::format("host {}: {}", name, ending.words());
   for (const auto& line : words) failure_ += "\n    " + line;

@@ -52,6 +52,7 @@ class Head {
     HostSlots place;
     std::optional<WatchedProcess> process{};  // that leads to its agent
     std::vector<OutputTail> tails{};
+    Nanos since{0};  // when it was led to
     int failures = 0;
     std::optional<Nanos> again_at{};
     bool wanted = true;

@@ -18,7 +18,6 @@ import gaps  # noqa: E402
 import rounds  # noqa: E402
 import space  # noqa: E402
 from hosts_job import HostsJob  # noqa: E402
-from job import START  # noqa: E402
 from results import ENDLESS, Bar, Results, do_all, evaluate, events_table, range_text, workplace  # noqa: E402
 
 ROWS = {"kill": "kill -9 of a worker", "host": "a host is lost: cut off and killed", "cut": "a host is cut off",
