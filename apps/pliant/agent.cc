@@ -195,8 +195,8 @@ void Agent::begin_settling() {
 
 /// A job that had a view is done if any of its last members has ended well, or if the coordinator says so.
 bool Agent::judged() {
+  if (!coordinator_is_done()) return false;
   if (judged_) return true;
-  keeper_->drain();
   if (record_.is_part()) return judge_part();
   give_up_on_explanations();
   if (!unexplained_.empty()) return false;
@@ -212,6 +212,12 @@ bool Agent::judged() {
   if (good && unknown)
     say(fmt::format("pliant: job '{}' is over; how workers of an earlier agent ended is not known\n", record_.name));
   return true;
+}
+
+/// It has said all that the workers had to say, or takes too long.
+bool Agent::coordinator_is_done() {
+  keeper_->drain();
+  return unanswered_.empty() || !keeper_->connected() || clock_.now() >= told_ + kLastWord;
 }
 
 bool Agent::judge_part() {

@@ -97,6 +97,7 @@ class Agent {
   void settle();
   bool judged();
   bool judge_part();
+  bool coordinator_is_done();
   bool is_needed() const;
   bool leftovers_gone();
   bool output_copied();
@@ -137,7 +138,9 @@ class Agent {
   Phase phase_ = Phase::running;
   int turn_ = 0;
   std::vector<Death> deaths_;
-  std::vector<Death> unexplained_;  // the coordinator will say whether they said goodbye
+  std::vector<Death> unexplained_;      // the coordinator will say whether they said goodbye
+  std::set<std::uint64_t> unanswered_;  // it was told of their ends, and what it has heard from them may be on its way
+  Nanos told_{0};                       // when it was told last
   std::optional<Error> cannot_start_;
   bool interrupted_ = false;
   bool reported_ = false;

@@ -150,6 +150,8 @@ void Agent::tell_end(Worker& worker) {
   const auto& ending = *worker.process.ending();
   worker.reported =
       keeper_->send(wire::Ended{worker.id, static_cast<std::uint8_t>(ending.good() ? 1 : 0), ending.words()});
+  if (worker.reported) unanswered_.insert(worker.id);
+  told_ = clock_.now();
 }
 
 void Agent::on_message(const wire::Message& message) {
@@ -161,6 +163,7 @@ void Agent::on_message(const wire::Message& message) {
     progress_ = *progress;
     pace_.on_progress(clock_.now(), *progress);
   } else if (const auto* parted = std::get_if<wire::Parted>(&message)) {
+    unanswered_.erase(parted->id);
     explain_end(parted->id, parted->goodbye != 0);
   } else if (const auto* over = std::get_if<wire::Over>(&message)) {
     on_over(*over);

@@ -166,12 +166,21 @@ void CoordinatorServer::on_message(Link link, const wire::Message& message) {
   bool anybody_may =
       here && (std::holds_alternative<wire::Resize>(message) || std::holds_alternative<wire::Stop>(message));
   if (!connections_.at(link).placed() && !anybody_may) return refuse(link, "join first");
+  if (const auto* ended = std::get_if<wire::Ended>(&message)) hear_last_words(ended->id);
+  if (!connections_.contains(link)) return;
   const auto* started = std::get_if<wire::Started>(&message);
   bool from_agent = connections_.at(link).agent;
   bool is_ours = from_agent && !connections_.at(link).remote;
   chronicle_.heard(connections_.at(link).worker, from_agent, message);
   deliver(coordinator_.on_message(link, message));
   if (started && is_ours) on_started(*started);
+}
+
+/// What a worker has said before its end comes before the word of its end.
+void CoordinatorServer::hear_last_words(std::uint64_t id) {
+  auto its = [&](const auto& entry) { return entry.second.worker == id; };
+  if (auto at = std::find_if(connections_.begin(), connections_.end(), its); at != connections_.end())
+    read_from(at->first);
 }
 
 void CoordinatorServer::on_hello(Link link, const wire::AgentHello& hello) {
@@ -296,8 +305,17 @@ void CoordinatorServer::send_to(Link link, const wire::Message& message) {
   auto& connection = at->second;
   chronicle_.says(connection.worker, message);
   connection.outbox.push(message);
-  if (!connection.outbox.flush(connection.line) || connection.outbox.size() > kLongestOutbox) return close(link);
+  if (connection.outbox.size() > kLongestOutbox) return close(link);
+  if (!connection.outbox.flush(connection.line)) return part_from(link);
   if (connection.waits() && !flusher_) flusher_ = loop_.every(10ms, [this] { flush_all(); });
+}
+
+/// It reads no more. What it has said before is heard, and then its end.
+void CoordinatorServer::part_from(Link link) {
+  connections_.at(link).outbox.clear();
+  loop_.post([this, link] {
+    if (connections_.contains(link)) read_from(link);
+  });
 }
 
 void CoordinatorServer::flush_all() {
@@ -307,7 +325,7 @@ void CoordinatorServer::flush_all() {
     if (!connection.outbox.flush(connection.line)) broken.push_back(link);
     done = done && !connection.waits();
   }
-  for (auto link : broken) close(link);
+  for (auto link : broken) part_from(link);
   if (!done) return;
   loop_.cancel(*flusher_);
   flusher_.reset();

@@ -83,11 +83,13 @@ class CoordinatorServer {
   void on_join(Link link, const wire::Join& join);
   void place(Link link, const wire::Join& join);
   void on_hello(Link link, const wire::AgentHello& hello);
+  void hear_last_words(std::uint64_t id);
   void on_started(const wire::Started& started);  // on this host
   std::optional<std::uint64_t> owner_of(pid_t pid) const;
 
   void deliver(const membership::Letters& letters);
   void send_to(Link link, const wire::Message& message);
+  void part_from(Link link);
   void flush_all();
   void refuse(Link link, const std::string& reason);
   void close(Link link);

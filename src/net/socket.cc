@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "base/clock.h"
 
@@ -140,8 +141,10 @@ Result<std::optional<Received>> receive(const Fd& socket) {
   header.msg_control = control.data();
   header.msg_controllen = control.size();
   ssize_t size = 0;
+  bool again = true;
   do size = recvmsg(socket.get(), &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-  while (size < 0 && errno == EINTR);
+  // A peer that went without having read everything is reported once; what it had said is still there.
+  while (size < 0 && (errno == EINTR || (errno == ECONNRESET && std::exchange(again, false))));
   if (size < 0) {
     if (errno == EAGAIN) return std::optional<Received>();
     if (errno == ECONNRESET) return Error{Code::peer_lost, "the other end is gone"};
