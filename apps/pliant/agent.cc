@@ -59,7 +59,7 @@ void Agent::tick() {
     end_workers();
   }
   if (kill_at_ && now >= *kill_at_) kill_workers();
-  if (workers_.alive() == 0 && record_.is_part() && !is_needed()) return begin_settling();
+  if (workers_.alive() == 0 && !is_needed()) return begin_settling();
   reporter_.update(now, snapshot());
 }
 
@@ -69,9 +69,12 @@ void Agent::reap() {
   if (workers_.alive() == 0 && phase_ != Phase::settling && !is_needed()) begin_settling();
 }
 
-/// Of several hosts one may be without workers for a while.
+/// Of several hosts one may be without workers for a while. Elsewhere that is so only until the first ones are started,
+/// of which some may be faster at their end than the others at their beginning.
 bool Agent::is_needed() const {
-  if (!record_.is_part() || phase_ != Phase::running || over_known_) return false;
+  if (phase_ != Phase::running || over_known_) return false;
+  bool awaits_more = !attached_ && state_.view.epoch == 0 && workers_.all().size() < record_.plan.wanted;
+  if (!record_.is_part()) return awaits_more && deaths_.empty();
   auto missed = keeper_->missed_for();
   return !missed || *missed < kLoneliness;
 }

@@ -64,6 +64,7 @@ class WorkerSet {
   const Worker* find(std::uint64_t id) const;
   /// All of them, in the order of their start. References stay valid.
   std::deque<Worker>& all() { return workers_; }
+  const std::deque<Worker>& all() const { return workers_; }
 
   /// Copies what the workers have written by now.
   void copy_output();
