@@ -57,7 +57,8 @@ Status Agent::start() {
   for (const auto& worker : record_.workers) {
     auto runs = workers_.take_up(worker);
     if (!runs.ok()) return runs.error();
-    if (!runs.value()) missed_.push_back(worker);
+    // On one host the coordinator has seen to it; on another one, only this can prove it.
+    if (!runs.value() && record_.is_part()) missed_.push_back(worker);
   }
   events_.open(record_.plan, record_.is_part() ? "agent-" + record_.host.name : "agent");
   events_.note(attached_ ? "attached" : "begun", record_.name);

@@ -147,6 +147,7 @@ Result<std::unique_ptr<Core>> Core::join_invited() {
   if (!listener.ok()) return listener.error();
   auto hosts = place_on_host(self, net::address_at(invited->coordinator));
   if (!hosts.ok()) return hosts.error();
+  auto store = hosts.value() ? env("PLIANT_STORE").value_or("") : "";  // on one host there is nothing to decide
   auto roster = std::make_unique<Roster>(RosterOptions{invited->job,
                                                        self,
                                                        std::move(listener).value(),
@@ -155,7 +156,7 @@ Result<std::unique_ptr<Core>> Core::join_invited() {
                                                        static_cast<std::uint8_t>(cpu_level()),
                                                        PLIANT_VERSION,
                                                        std::move(hosts).value(),
-                                                       env("PLIANT_STORE").value_or("")});
+                                                       std::move(store)});
   auto first = roster->await_first();
   if (!first.ok()) return first.error();
   auto view = std::move(first).value();

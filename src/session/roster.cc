@@ -71,8 +71,17 @@ Roster::Roster(RosterOptions options)
   mesh_ = std::make_unique<collective::Mesh>(options_.job, options_.self, std::move(options_.listener), events,
                                              std::move(options_.hosts));
   before_anything_is_heard.unlock();
-  if (!options_.store.empty())
-    mesh_->run([&] { store_ = membership::open_store(mesh_->loop(), options_.store).or_throw(); });
+  if (!options_.store.empty()) {
+    Status opened;
+    mesh_->run([&] {
+      auto store = membership::open_store(mesh_->loop(), options_.store);
+      if (store.ok())
+        store_ = std::move(store).value();
+      else
+        opened = store.error();
+    });
+    opened.or_throw();  // here: nobody would catch it there
+  }
   if (options_.coordinator.empty()) return;
   mesh_->run([&] {
     LinkEvents line;
