@@ -18,7 +18,8 @@ import peer  # noqa: E402
 import storm  # noqa: E402
 from job import Job  # noqa: E402
 from processes import rounds  # noqa: E402
-from results import ENDLESS, Bar, Results, do_all, evaluate, events_table, range_text, workplace  # noqa: E402
+from results import (ENDLESS, Bar, Results, add_job_flags,  # noqa: E402
+                     do_all, evaluate, events_table, range_text, workplace)
 
 CONTENDERS = ["pliant", "faults", "torchrun"]
 FIRST_FAULT = 60  # step
@@ -187,16 +188,10 @@ def parse():
     parser.add_argument("--storm-workers", type=int, default=3, help="at the storm's start")
     parser.add_argument("--epochs", type=int, help="of the storm's runs; default 15")
     parser.add_argument("--limit", type=int, help="samples of the storm's runs; default all")
-    parser.add_argument("--batch", type=int, default=64, help="per worker")
     parser.add_argument("--checkpoint-every", type=int, help="steps, under torchrun; default 100")
-    parser.add_argument("--seed", type=int, default=42, help="of the jobs and of the choice of events")
     parser.add_argument("--quick", action="store_true", help="two workers, few events: does everything run?")
     parser.add_argument("--selftest", action="store_true", help="try the analysis on made-up records, and end")
-    parser.add_argument("--out", type=pathlib.Path, help="write the result as Markdown")
-    parser.add_argument("--keep", type=pathlib.Path, help="a new folder for all records and output, to be kept")
-    parser.add_argument("--json", action="store_true", help="print each event's JSON line instead of the tables")
-    parser.add_argument("--pliant", default="build/dev/apps/pliant/pliant")
-    parser.add_argument("--trainer", default="build/dev/examples/fashion_mnist/fashion_mnist")
+    add_job_flags(parser)
     parser.add_argument("--timeout", type=float, default=3600, help="seconds for one run to its end")
     args = parser.parse_args()
     unknown = (set(args.contenders) - set(CONTENDERS)) | (set(args.kinds) - doings.ACTIONS.keys())

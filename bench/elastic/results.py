@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import pathlib
 import tempfile
 
 import gaps
@@ -107,6 +108,17 @@ def events_table(results, names, bars):
         rows.append([what, str(len(seen)), range_text([gap.ms for gap in seen], 4), lost_text(seen),
                      bar.text() if bar else "–", ("yes" if bar.met(seen) else "NO") if bar else "–"])
     return rounds.table(head, rows) if rows else ""
+
+
+def add_job_flags(parser):
+    """The flags of every driver that watches jobs."""
+    parser.add_argument("--batch", type=int, default=64, help="per worker")
+    parser.add_argument("--seed", type=int, default=42, help="of the jobs and of the choice of events")
+    parser.add_argument("--out", type=pathlib.Path, help="write the result as Markdown")
+    parser.add_argument("--keep", type=pathlib.Path, help="a new folder for all records and output, to be kept")
+    parser.add_argument("--json", action="store_true", help="print a JSON line for each result instead of the tables")
+    parser.add_argument("--pliant", default="build/dev/apps/pliant/pliant")
+    parser.add_argument("--trainer", default="build/dev/examples/fashion_mnist/fashion_mnist")
 
 
 def workplace(args):

@@ -20,7 +20,7 @@ import rounds  # noqa: E402
 import space  # noqa: E402
 from hosts_job import HostsJob  # noqa: E402
 from processes import wait_for  # noqa: E402
-from results import ENDLESS, Bar, Results, evaluate, events_table, range_text, workplace  # noqa: E402
+from results import ENDLESS, Bar, Results, add_job_flags, evaluate, events_table, range_text, workplace  # noqa: E402
 
 ROWS = {"host": "the coordinator's host is lost: cut off and killed"}
 BARS = {"host": Bar(1000)}
@@ -125,14 +125,8 @@ def report(results, failures, args):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, help="runs; default 10")
-    parser.add_argument("--batch", type=int, default=64, help="per worker")
-    parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--quick", action="store_true", help="one run: does everything run?")
-    parser.add_argument("--out", type=pathlib.Path, help="write the result as Markdown")
-    parser.add_argument("--keep", type=pathlib.Path, help="a new folder for all records and output, to be kept")
-    parser.add_argument("--json", action="store_true", help="print each event's JSON line instead of the tables")
-    parser.add_argument("--pliant", default="build/dev/apps/pliant/pliant")
-    parser.add_argument("--trainer", default="build/dev/examples/fashion_mnist/fashion_mnist")
+    add_job_flags(parser)
     args = parser.parse_args()
     args.rounds = args.rounds or (1 if args.quick else 10)
     return args

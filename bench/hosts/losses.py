@@ -18,7 +18,8 @@ import gaps  # noqa: E402
 import rounds  # noqa: E402
 import space  # noqa: E402
 from hosts_job import HostsJob  # noqa: E402
-from results import ENDLESS, Bar, Results, do_all, evaluate, events_table, range_text, workplace  # noqa: E402
+from results import (ENDLESS, Bar, Results, add_job_flags,  # noqa: E402
+                     do_all, evaluate, events_table, range_text, workplace)
 
 ROWS = {"kill": "kill -9 of a worker", "host": "a host is lost: cut off and killed", "cut": "a host is cut off",
         "leave": "leave with notice", "join": "join", "replacement": "join after a kill", "nothing": "nothing"}
@@ -132,14 +133,8 @@ def parse():
                         help=f"of events; default {','.join(ACTIONS)}")
     parser.add_argument("--rounds", type=int, help="runs; default 2")
     parser.add_argument("--events", type=int, help="of each kind and run; default 5")
-    parser.add_argument("--batch", type=int, default=64, help="per worker")
-    parser.add_argument("--seed", type=int, default=42, help="of the job and of the choice of events")
     parser.add_argument("--quick", action="store_true", help="one run, one event of each kind: does everything run?")
-    parser.add_argument("--out", type=pathlib.Path, help="write the result as Markdown")
-    parser.add_argument("--keep", type=pathlib.Path, help="a new folder for all records and output, to be kept")
-    parser.add_argument("--json", action="store_true", help="print each event's JSON line instead of the tables")
-    parser.add_argument("--pliant", default="build/dev/apps/pliant/pliant")
-    parser.add_argument("--trainer", default="build/dev/examples/fashion_mnist/fashion_mnist")
+    add_job_flags(parser)
     args = parser.parse_args()
     unknown = set(args.kinds) - ACTIONS.keys()
     if unknown:

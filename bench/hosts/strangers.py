@@ -21,7 +21,7 @@ import rounds  # noqa: E402
 import space  # noqa: E402
 from hosts_job import HostsJob, environment_of  # noqa: E402
 from processes import wait_for  # noqa: E402
-from results import ENDLESS, range_text, workplace  # noqa: E402
+from results import ENDLESS, add_job_flags, range_text, workplace  # noqa: E402
 
 PHASES = ["quiet", "control", "attacked"]
 SLOWER = 1.05  # times, at most
@@ -389,14 +389,8 @@ def parse():
                         help="silent ones at the start of a phase, as fast as they can be made")
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--slots", type=rounds.listed(int), default=[1, 1, 2], help="workers of each host")
-    parser.add_argument("--batch", type=int, default=64, help="per worker")
-    parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--quick", action="store_true", help="30,000 connections, 2 rounds: does everything run?")
-    parser.add_argument("--out", type=pathlib.Path, help="write the result as Markdown")
-    parser.add_argument("--keep", type=pathlib.Path, help="a new folder for all records and output, to be kept")
-    parser.add_argument("--json", action="store_true", help="also print each phase as a line of JSON")
-    parser.add_argument("--pliant", default="build/dev/apps/pliant/pliant")
-    parser.add_argument("--trainer", default="build/dev/examples/fashion_mnist/fashion_mnist")
+    add_job_flags(parser)
     parser.add_argument("--stranger", default="build/dev/bench/hosts/stranger")
     args = parser.parse_args()
     if args.quick:
