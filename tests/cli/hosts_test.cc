@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "cli/cable.h"
 #include "cli/harness.h"
 
 namespace pliant::cli_test {
@@ -315,39 +316,28 @@ TEST_F(Hosts, AHostfileIsReadAsPeopleWriteThem) {
   EXPECT_EQ(finish(job).status, 0);
 }
 
-/// Two namespaces with a cable between them; host a is also where the agent runs.
+/// With a cable between them; host a is also where the head is.
 class Namespaces : public Hosts {
  protected:
   void SetUp() override {
     Hosts::SetUp();
-    a_ = fmt::format("pliant{}a", getpid()), b_ = fmt::format("pliant{}b", getpid());
-    auto script = fmt::format(
-        "ip netns add {0} && ip netns add {1} && ip -n {0} link add eth0 type veth peer name eth0 netns {1} && "
-        "for n in {0} {1}; do ip -n $n link set lo up && ip -n $n link set eth0 up || exit 1; done && "
-        "ip -n {0} addr add 10.78.0.1/24 dev eth0 && ip -n {1} addr add 10.78.0.2/24 dev eth0",
-        a_, b_);
-    if (std::system((script + " 2>/dev/null").c_str()) != 0) GTEST_SKIP() << "no network namespaces can be made here";
-  }
-  void TearDown() override {
-    for (const auto& name : {a_, b_})
-      [[maybe_unused]] auto status = std::system(fmt::format("ip netns del {} 2>/dev/null", name).c_str());
-    Hosts::TearDown();
+    if (!cable_.works()) GTEST_SKIP() << "no network namespaces can be made here";
   }
   /// What `ip` does to host b, which has one worker of three, and what that one says.
   void is_cut_off_and_comes_back(const std::string& cut, const std::string& mend, const std::string& said) {
     auto job = start_workers_in(
-        {"/usr/sbin/ip", "netns", "exec", a_},
-        {"--name", "far", "-H", fmt::format("{}:2,{}:1", a_, b_), "--via", "ip netns exec {host}", "--address",
-         "10.78.0.1", "--record", path("records"), "--max-restarts", "0", "-x", "PLIANT_SILENCE_MS=2000"},
+        {"/usr/sbin/ip", "netns", "exec", cable_.a},
+        {"--name", "far", "-H", fmt::format("{}:2,{}:1", cable_.a, cable_.b), "--via", "ip netns exec {host}",
+         "--address", "10.78.0.1", "--record", path("records"), "--max-restarts", "0", "-x", "PLIANT_SILENCE_MS=2000"},
         {"until=" + path("enough"), "samples=500", "train=1000000"});
     ASSERT_TRUE(view_becomes("far", {0, 1, 2})) << job.err();
     ASSERT_TRUE(step_becomes("far", 20));
-    auto majority = members_on(a_);
-    ASSERT_EQ(std::system(fmt::format("ip -n {} {}", b_, cut).c_str()), 0);
+    auto majority = members_on(cable_.a);
+    ASSERT_EQ(std::system(fmt::format("ip -n {} {}", cable_.b, cut).c_str()), 0);
     ASSERT_TRUE(view_becomes("far", majority)) << job.err();
     ASSERT_TRUE(step_becomes("far", step_of("far") + 20));
     if (!said.empty()) EXPECT_TRUE(eventually([&] { return job.err().find(said) != std::string::npos; })) << job.err();
-    ASSERT_EQ(std::system(fmt::format("ip -n {} {}", b_, mend).c_str()), 0);
+    ASSERT_EQ(std::system(fmt::format("ip -n {} {}", cable_.b, mend).c_str()), 0);
     ASSERT_TRUE(view_becomes("far", {0, 1, 2})) << job.err();
     const std::string back = "the other workers went on without this one: asking to be taken in again";
     EXPECT_TRUE(eventually([&] { return job.err().find(back) != std::string::npos; })) << job.err();
@@ -356,7 +346,7 @@ class Namespaces : public Hosts {
     EXPECT_EQ(seen.status, 0) << seen.err;
     EXPECT_SAYS(verdict(), "OK: ");
   }
-  std::string a_, b_;
+  Cable cable_;
 };
 
 TEST_F(Namespaces, ACableThatIsCutLeavesTheMajorityTrainingAndTheRestComesBack) {

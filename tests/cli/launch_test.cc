@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "cli/cable.h"
 #include "cli/launched.h"
 
 namespace pliant::cli_test {
@@ -141,23 +142,11 @@ TEST_F(Environment, WhoWaitsForOthersCanBeInterrupted) {
   }
 }
 
-/// Two namespaces with a cable between them.
 class LaunchedFarApart : public Environment {
  protected:
   void SetUp() override {
     Environment::SetUp();
-    a_ = fmt::format("pliant{}la", getpid()), b_ = fmt::format("pliant{}lb", getpid());
-    auto script = fmt::format(
-        "ip netns add {0} && ip netns add {1} && ip -n {0} link add eth0 type veth peer name eth0 netns {1} && "
-        "for n in {0} {1}; do ip -n $n link set lo up && ip -n $n link set eth0 up || exit 1; done && "
-        "ip -n {0} addr add 10.79.0.1/24 dev eth0 && ip -n {1} addr add 10.79.0.2/24 dev eth0",
-        a_, b_);
-    if (std::system((script + " 2>/dev/null").c_str()) != 0) GTEST_SKIP() << "no network namespaces can be made here";
-  }
-  void TearDown() override {
-    for (const auto& name : {a_, b_})
-      [[maybe_unused]] auto status = std::system(fmt::format("ip netns del {} 2>/dev/null", name).c_str());
-    Environment::TearDown();
+    if (!cable_.works()) GTEST_SKIP() << "no network namespaces can be made here";
   }
   Command start_in(const std::string& where, int rank, int size) {
     auto variables = recording();
@@ -166,13 +155,13 @@ class LaunchedFarApart : public Environment {
     variables.push_back("PLIANT_SILENCE_MS=60000");  // a crowded machine is no reason to lose anybody
     return start_launched({program("ip"), "netns", "exec", where}, training(), variables);
   }
-  std::string a_, b_;
+  Cable cable_;
 };
 
 TEST_F(LaunchedFarApart, TheyMeetOverTheNetworkAndSurviveADeath) {
-  auto zero = start_in(a_, 0, 3);
-  auto one = start_in(a_, 1, 3);
-  auto two = start_in(b_, 2, 3);
+  auto zero = start_in(cable_.a, 0, 3);
+  auto one = start_in(cable_.a, 1, 3);
+  auto two = start_in(cable_.b, 2, 3);
   ASSERT_TRUE(says(two, 2, 3) && goes_on(1)) << zero.err() << two.err();
   kill(pid_of(1), SIGKILL);  // by rank 0's kernel's word
   ASSERT_TRUE(says(two, 1, 2)) << zero.err() << two.err();
