@@ -13,7 +13,8 @@ run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${SCRATCH}/prefix)
 run(${SCRATCH}/prefix/bin/pliant --help)
 # The package must not lean on the build it came from: find it only where it was installed.
 run(${CMAKE_COMMAND} -S ${CONSUMER} -B ${SCRATCH}/build -G ${GENERATOR} -DCMAKE_CXX_COMPILER=${COMPILER}
-    -DCMAKE_PREFIX_PATH=${SCRATCH}/prefix -DCMAKE_FIND_USE_PACKAGE_REGISTRY=OFF -DWITH_TORCH=${TORCH} -DTorch_DIR=${TORCH_DIR})
+    -DCMAKE_PREFIX_PATH=${SCRATCH}/prefix -DCMAKE_FIND_USE_PACKAGE_REGISTRY=OFF -DWANTED=${VERSION} -DWITH_TORCH=${TORCH}
+    -DTorch_DIR=${TORCH_DIR})
 run(${CMAKE_COMMAND} --build ${SCRATCH}/build)
 run(${SCRATCH}/build/consumer)
 if(NOT output MATCHES "rank 0 of 1")
