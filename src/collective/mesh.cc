@@ -54,6 +54,11 @@ Mesh::Mesh(std::string job, wire::Member self, Fd listener, MeshEvents events, s
     news.on_lost = [this](std::uint64_t id, const std::string& how) { close(link_of(id), how); };
     roads_ = std::make_unique<Roads>(loop_, job_, self_.id, std::move(*hosts), std::move(news));
   }
+  auto lifeline = net::Lifeline::create([this](std::uint64_t id) { loop_.post([this, id] { process_ended(id); }); });
+  if (lifeline.ok())
+    lifeline_ = std::move(lifeline).value();
+  else
+    log::debug("no lifeline: {}", lifeline.error().message);
   thread_ = std::thread([this] {
     if (listener_) loop_.watch(listener_.get(), [this] { accept_all(); });
     loop_.every(5ms, [this] { serve_retries(); });
@@ -67,6 +72,7 @@ Mesh::~Mesh() { stop(); }
 void Mesh::stop() {
   loop_.stop();
   if (thread_.joinable()) thread_.join();
+  lifeline_.reset();
   roads_.reset();
 }
 
@@ -87,7 +93,11 @@ Mesh::Link& Mesh::link_of(std::uint64_t id) {
 
 // ---- connecting ----
 
-Status Mesh::send_hello(const Fd& socket) { return net::send(socket, wire::PeerHello{job_, self_.id}); }
+Status Mesh::send_hello(const Fd& socket) {
+  std::vector<int> fds;
+  if (lifeline_) fds.push_back(lifeline_->descriptor());
+  return net::send(socket, wire::PeerHello{job_, self_.id}, fds);
+}
 
 void Mesh::connect(const std::vector<wire::Member>& members) {
   run([&] { expect(members); });
@@ -176,6 +186,7 @@ void Mesh::read_stranger(std::uint64_t number) {
   link.socket = std::move(peer.socket);
   loop_.watch(link.socket.get(), [this, id = hello->id] { read_peer(id); });
   greeted(link, peer.pid);
+  watch_lifeline(link, received.value()->fds);
 }
 
 /// Lanes to a worker on another host stand, perhaps again.
@@ -222,6 +233,13 @@ void Mesh::watch_process(Link& link, pid_t pid) {
     loop_.post([this, id] { process_ended(id); });
 }
 
+/// Its word comes long before the pidfd's, because the kernel takes a process's memory apart first.
+void Mesh::watch_lifeline(Link& link, const std::vector<Fd>& fds) {
+  if (!lifeline_ || !link.pidfd || fds.size() != 1 || link.pid == getpid()) return;
+  auto watched = lifeline_->watch(link.member.id, link.pid, fds[0]);
+  if (!watched.ok()) log::debug("no lifeline of worker {}: {}", link.member.id, watched.error().message);
+}
+
 // ---- receiving ----
 
 void Mesh::read_peer(std::uint64_t id) {
@@ -241,6 +259,7 @@ void Mesh::read_peer(std::uint64_t id) {
       if (hello->job != job_ || hello->id != id) return close(link, "it answered for somebody else");
       auto pid = net::peer_pid(link.socket);
       greeted(link, pid.ok() ? pid.value() : 0);
+      watch_lifeline(link, received.value()->fds);
     } else if (!link.greeted || !take_in(link, std::move(message), std::move(received.value()->fds))) {
       return close(link, "it sent something unexpected");
     }
@@ -327,6 +346,7 @@ void Mesh::close(Link& link, const std::string& how) {
   link.proven = link.proven || link.orderly || (!link.remote && link.pid == getpid()) || has_ended(link.pidfd);
   link.greeted = link.greeted && !link.remote;
   link.outbox.clear();
+  if (lifeline_) lifeline_->unwatch(link.member.id);
   if (link.socket) loop_.unwatch(link.socket.get());
   link.socket.reset();
   tell(link);

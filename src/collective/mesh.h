@@ -18,6 +18,7 @@
 #include "base/fd.h"
 #include "base/result.h"
 #include "collective/roads.h"
+#include "net/lifeline.h"
 #include "net/loop.h"
 #include "net/socket.h"
 #include "wire/messages.h"
@@ -137,6 +138,7 @@ class Mesh {
   void refuse(const std::string& why);
   void found(Link& link);
   Status send_hello(const Fd& socket);
+  void watch_lifeline(Link& link, const std::vector<Fd>& fds);
 
   const std::string job_;
   const wire::Member self_;
@@ -151,7 +153,8 @@ class Mesh {
   std::map<std::uint64_t, ViewEvents*> views_;  // by hash
   std::deque<Letter> parked_;                   // for views that are not subscribed to yet, in order of arrival
 
-  std::unique_ptr<Roads> roads_;  // nullptr in a job of one host
+  std::unique_ptr<Roads> roads_;             // nullptr in a job of one host
+  std::unique_ptr<net::Lifeline> lifeline_;  // nullptr where there can be none: deaths are noticed later
 
   mutable std::mutex mutex_;
   std::uint64_t refused_ = 0;        // guarded by mutex_

@@ -1,0 +1,175 @@
+#include "net/lifeline.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdlib>
+#include <filesystem>
+#include <new>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "net/futex.h"
+
+namespace pliant::net {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr std::uint64_t kExiting = 0x4;  // PF_EXITING, in the flags of /proc/PID/stat
+constexpr auto kNap = 1s;
+constexpr auto kProofEvery = 200us;  // threads of a killed process end one after the other, but soon
+constexpr int kMostProofs = 50;
+
+/// The flags of a task as its "stat" shows them. Behind the name, which may contain anything but ends with the last
+/// parenthesis, come: state, ppid, pgrp, session, tty, tpgid, flags.
+std::optional<std::uint64_t> flags_of(const std::string& path) {
+  Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  char text[1024];
+  auto size = file ? read(file.get(), text, sizeof(text) - 1) : -1;
+  if (size <= 0) return std::nullopt;
+  std::string_view all(text, static_cast<std::size_t>(size));
+  auto at = all.rfind(')');
+  for (int field = 0; field < 7 && at != std::string_view::npos; ++field) at = all.find(' ', at + 1);
+  if (at == std::string_view::npos) return std::nullopt;
+  return std::strtoull(std::string(all.substr(at + 1, 20)).c_str(), nullptr, 10);
+}
+
+/// The threads of a process, or nothing if one of them can still run or nobody can tell.
+std::optional<std::set<std::string>> exiting_threads(const std::string& tasks) {
+  std::set<std::string> names;
+  std::error_code problem;
+  for (std::filesystem::directory_iterator entry(tasks, problem), end; !problem && entry != end;
+       entry.increment(problem)) {
+    auto name = entry->path().filename().string();
+    auto flags = flags_of(entry->path().string() + "/stat");
+    if (flags && !(*flags & kExiting)) return std::nullopt;
+    names.insert(std::move(name));  // without flags: gone in between
+  }
+  if (problem) return std::nullopt;
+  return names;
+}
+
+}  // namespace
+
+bool is_exiting(pid_t pid) {
+  auto tasks = fmt::format("/proc/{}/task", pid);
+  auto first = exiting_threads(tasks);
+  if (!first || first->empty()) return false;
+  // A thread that was made while the others were looked at is in here; and who is exiting makes no more.
+  auto second = exiting_threads(tasks);
+  return second && std::includes(first->begin(), first->end(), second->begin(), second->end());
+}
+
+/// What is in the memory of a lifeline. The kernel follows the list when the thread that holds it ends, however it
+/// ends; to other processes its addresses mean nothing.
+struct Lifeline::Line {
+  robust_list_head head{};
+  robust_list entry{};
+  std::atomic<std::uint32_t> word{0};
+};
+
+Lifeline::Line& Lifeline::line_in(const Mapping& memory) {
+  return *std::launder(reinterpret_cast<Line*>(memory.data()));
+}
+
+Result<std::unique_ptr<Lifeline>> Lifeline::create(OnDeath on_death) {
+  auto own = create_segment("pliant:lifeline", kPage, Backing::reserved);
+  if (!own.ok()) return own.error();
+  new (own.value().memory.data()) Line{};
+  std::unique_ptr<Lifeline> made(new Lifeline(std::move(own).value(), std::move(on_death)));
+  std::atomic<bool> held{false};
+  made->thread_ = std::thread([line = made.get(), &held] {
+    line->hold();
+    held.store(true, std::memory_order_release);
+    held.notify_one();
+    line->run();
+    line->let_go();
+  });
+  held.wait(false, std::memory_order_acquire);  // before anybody can watch it
+  return made;
+}
+
+Lifeline::~Lifeline() {
+  stopping_ = true;
+  nudge();
+  thread_.join();
+}
+
+void Lifeline::nudge() {
+  bell_.fetch_add(1, std::memory_order_seq_cst);
+  futex_wake(&bell_);
+}
+
+/// The word is this thread's; that somebody sleeps on it is always said, so that the kernel always wakes.
+void Lifeline::hold() {
+  auto& line = line_in(own_.memory);
+  line.head.list.next = &line.entry;
+  line.entry.next = &line.head.list;
+  line.head.futex_offset = static_cast<long>(offsetof(Line, word)) - static_cast<long>(offsetof(Line, entry));
+  line.word.store(static_cast<std::uint32_t>(gettid()) | FUTEX_WAITERS, std::memory_order_seq_cst);
+  syscall(SYS_set_robust_list, &line.head, sizeof(line.head));
+}
+
+void Lifeline::let_go() {
+  auto& line = line_in(own_.memory);
+  line.head.list.next = &line.head.list;
+  line.word.store(0, std::memory_order_seq_cst);
+}
+
+Status Lifeline::watch(std::uint64_t id, pid_t pid, const Fd& line) {
+  auto memory = map_segment(line, kPage);
+  if (!memory.ok()) return memory.error();
+  Watched watched{pid, std::make_shared<Mapping>(std::move(memory).value()), 0};
+  watched.seen = line_in(*watched.memory).word.load(std::memory_order_seq_cst);
+  if (watched.seen & FUTEX_OWNER_DIED) watched.seen = 0;  // looked at as soon as the thread comes round
+  {
+    std::lock_guard lock(mutex_);
+    watched_[id] = std::move(watched);
+  }
+  nudge();
+  return {};
+}
+
+void Lifeline::unwatch(std::uint64_t id) {
+  std::lock_guard lock(mutex_);
+  watched_.erase(id);
+}
+
+void Lifeline::run() {
+  while (!stopping_) {
+    std::vector<std::pair<std::uint64_t, Watched>> all;
+    std::vector<FutexWord> words{{&bell_, bell_.load(std::memory_order_seq_cst)}};
+    {
+      std::lock_guard lock(mutex_);
+      all.assign(watched_.begin(), watched_.end());
+    }
+    for (const auto& [id, watched] : all) {
+      const auto& word = line_in(*watched.memory).word;
+      if (word.load(std::memory_order_seq_cst) == watched.seen) {
+        words.push_back({&word, watched.seen});
+        continue;
+      }
+      unwatch(id);  // there is one change in a process's life
+      if (!(word.load(std::memory_order_seq_cst) & FUTEX_OWNER_DIED)) continue;
+      futex_wake(&word);  // the kernel wakes one
+      bool proven = false;
+      for (int tries = 0; tries < kMostProofs && !proven && !stopping_; ++tries) {
+        if (tries > 0) std::this_thread::sleep_for(kProofEvery);
+        proven = is_exiting(watched.pid);
+      }
+      if (proven) on_death_(id);
+    }
+    if (!stopping_) futex_wait_any(words, kNap);
+  }
+}
+
+}  // namespace pliant::net

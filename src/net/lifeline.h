@@ -1,0 +1,71 @@
+// Lifelines: how the processes of a host learn of each other's death while the kernel is still busy with it.
+//
+// A process that is killed loses its memory first, which takes tens of milliseconds if it has much; only then are its
+// sockets closed and its pidfd ready. But before any of that the kernel looks after the futexes that its threads hold
+// (set_robust_list(2)): it marks them and wakes who sleeps on them. So each process has a thread that holds one, in
+// memory that the others can read, and sleeps on theirs.
+//
+// The mark alone proves nothing: it says that one thread has ended. The proof is asked of the kernel: every thread of
+// the process is exiting, and so none will ever run again.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "base/fd.h"
+#include "base/result.h"
+#include "net/shared_memory.h"
+
+namespace pliant::net {
+
+/// Will no thread of this process run any more, ever? False also if nobody can tell. The caller holds a pidfd, so that
+/// the number cannot be another's.
+bool is_exiting(pid_t pid);
+
+class Lifeline {
+ public:
+  using OnDeath = std::function<void(std::uint64_t id)>;
+  /// `on_death` is called on a thread of its own, once per death.
+  static Result<std::unique_ptr<Lifeline>> create(OnDeath on_death);
+  /// After this nothing is called any more. Whoever watches this one sees nothing special.
+  ~Lifeline();
+  Lifeline(const Lifeline&) = delete;
+  Lifeline& operator=(const Lifeline&) = delete;
+
+  /// For those who want to watch this process: what watch() takes.
+  int descriptor() const { return own_.fd.get(); }
+  /// Watches process `pid`, whose lifeline `line` is. Of an id that is watched already, the new one counts.
+  Status watch(std::uint64_t id, pid_t pid, const Fd& line);
+  void unwatch(std::uint64_t id);
+
+ private:
+  struct Line;
+  struct Watched {
+    pid_t pid = 0;
+    std::shared_ptr<Mapping> memory;  // shared: with the thread, while it sleeps on it
+    std::uint32_t seen = 0;           // as long as it lives
+  };
+  Lifeline(OwnSegment own, OnDeath on_death) : own_(std::move(own)), on_death_(std::move(on_death)) {}
+  static Line& line_in(const Mapping& memory);
+  void nudge();
+  void run();
+  void hold();
+  void let_go();
+
+  OwnSegment own_;
+  const OnDeath on_death_;
+  std::mutex mutex_;
+  std::map<std::uint64_t, Watched> watched_;  // guarded by mutex_
+  std::atomic<std::uint32_t> bell_{0};        // what the thread sleeps on, besides lines
+  std::atomic<bool> stopping_{false};
+  std::thread thread_;
+};
+
+}  // namespace pliant::net
