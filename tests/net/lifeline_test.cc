@@ -103,12 +103,11 @@ TEST(Lifeline, ALifelineThatIsLetGoIsNoDeath) {
 
 TEST(Lifeline, AThreadThatEndsIsNoProof) {
   // The line is of a process that was killed, the process is one that lives.
-  Process dead, alive;
+  Process dead, alive, third;
   std::promise<std::uint64_t> died;
   auto line = Lifeline::create([&](std::uint64_t id) { died.set_value(id); }).or_throw();
   line->watch(1, alive.pid(), dead.line()).or_throw();
   kill(dead.pid(), SIGKILL);
-  Process third;
   line->watch(3, third.pid(), third.line()).or_throw();
   kill(third.pid(), SIGKILL);
   EXPECT_EQ(died.get_future().get(), 3U);
