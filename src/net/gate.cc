@@ -19,6 +19,8 @@ using namespace std::chrono_literals;
 
 constexpr std::chrono::milliseconds kTick = 100ms;
 constexpr std::chrono::milliseconds kBetweenLogs = 1s;
+constexpr std::chrono::milliseconds kPace = 10ms;
+constexpr int kCrowd = 16;  // strangers within kTick
 
 Error hung_up() { return Error{Code::peer_lost, "it hung up during the handshake"}; }
 
@@ -74,13 +76,15 @@ class Gate::Impl : public std::enable_shared_from_this<Impl> {
   };
   using Visitors = std::map<std::uint64_t, Visitor>;  // by the order of their coming
 
-  void accept_some();
+  std::size_t accept_some();
   void admit(Fd socket);
   void hear(std::uint64_t number);
   Visitor take(Visitors::iterator at);
   void refuse(const std::string& why);
   bool may_log();
   void report();
+  void count_crowd();
+  void pace();
   void pause(const std::string& why);
   void need_ticks();
   void tick();
@@ -97,7 +101,10 @@ class Gate::Impl : public std::enable_shared_from_this<Impl> {
   Visitors visitors_;
   std::uint64_t next_number_ = 0;
   bool closed_ = false;
-  bool accepts_ = false;              // off for a moment when there are no descriptors left
+  bool accepts_ = false;               // off for a moment when there are no descriptors left, or a crowd
+  std::optional<Loop::Timer> pacing_;  // while there is a crowd
+  Nanos crowd_since_{0};
+  int crowd_ = 0;
   std::optional<Loop::Timer> ticks_;  // only while there is something to wait for
   std::uint64_t refused_ = 0;
   std::uint64_t unreported_ = 0;
@@ -115,17 +122,20 @@ void Gate::Impl::close() {
   if (accepts_) loop_.unwatch(listener_.get());
   listener_.reset();
   while (!visitors_.empty()) take(visitors_.begin());
+  if (pacing_) loop_.cancel(*pacing_);
   if (ticks_) loop_.cancel(*ticks_);
 }
 
-void Gate::Impl::accept_some() {
+std::size_t Gate::Impl::accept_some() {
   auto self = shared_from_this();
-  for (std::size_t i = 0; i < options_.accepts_per_turn && !closed_; ++i) {
+  std::size_t came = 0;
+  for (; came < options_.accepts_per_turn && !closed_; ++came) {
     auto socket = tcp_accept(listener_);
-    if (!socket.ok()) return pause(socket.error().message);
-    if (!socket.value()) return;
+    if (!socket.ok()) pause(socket.error().message);
+    if (!socket.ok() || !socket.value()) break;
     admit(std::move(*socket.value()));
   }
+  return came;
 }
 
 void Gate::Impl::admit(Fd socket) {
@@ -136,9 +146,9 @@ void Gate::Impl::admit(Fd socket) {
   auto number = next_number_++;
   int fd = socket.get();
   visitors_.emplace(number, Visitor{std::move(socket), Handshake::answer(secret_, job_), clock_.now()});
-  loop_.watch(fd, [this, number] { hear(number); });
   need_ticks();
-  hear(number);  // most have spoken already
+  hear(number);  // many have spoken already, and most strangers are gone then
+  if (!closed_ && visitors_.contains(number)) loop_.watch(fd, [this, number] { hear(number); });
 }
 
 void Gate::Impl::hear(std::uint64_t number) {
@@ -167,7 +177,32 @@ void Gate::Impl::refuse(const std::string& why) {
   ++refused_;
   ++unreported_;
   last_reason_ = why;
+  count_crowd();
   report();
+}
+
+void Gate::Impl::count_crowd() {
+  auto now = clock_.now();
+  if (now - crowd_since_ >= kTick) {
+    crowd_since_ = now;
+    crowd_ = 0;
+  }
+  if (++crowd_ >= kCrowd) pace();
+}
+
+/// In a crowd of strangers the door is looked at now and then, not for each of them: every one would wake this thread,
+/// and take the core from who computes on it.
+void Gate::Impl::pace() {
+  if (pacing_ || closed_) return;
+  if (accepts_) loop_.unwatch(listener_.get());
+  accepts_ = false;
+  pacing_ = loop_.every(kPace, [this] {
+    auto self = shared_from_this();
+    if (accept_some() > 0 || closed_) return;
+    loop_.cancel(*pacing_);
+    pacing_.reset();
+    open();
+  });
 }
 
 /// Strangers must not be able to fill a log.
@@ -188,7 +223,7 @@ void Gate::Impl::report() {
 
 /// Who waits outside goes on waiting, without making this loop turn as fast as it can.
 void Gate::Impl::pause(const std::string& why) {
-  loop_.unwatch(listener_.get());
+  if (accepts_) loop_.unwatch(listener_.get());
   accepts_ = false;
   if (may_log()) log::warn("cannot take connections for a moment: {}", why);
   need_ticks();
@@ -201,7 +236,7 @@ void Gate::Impl::need_ticks() {
 }
 
 void Gate::Impl::tick() {
-  if (!accepts_) open();
+  if (!accepts_ && !pacing_) open();
   drop_the_late();
   report();
   if (!visitors_.empty() || unreported_ > 0) return;

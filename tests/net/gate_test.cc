@@ -250,6 +250,23 @@ TEST(Gate, TheOldestMakesRoom) {
   EXPECT_TRUE(place.call(someone()).ok());
 }
 
+TEST(Gate, BehindACrowdOfStrangersAndAfterItFriendsComeIn) {
+  Place place;
+  place.open_gate();
+  std::deque<Fd> crowd;
+  for (int i = 0; i < 300; ++i) {
+    crowd.push_back(raw_connection(place.at_));
+    put(crowd.back(), Bytes(80, 0x55));
+    if (i % 100 == 50) {
+      EXPECT_TRUE(place.call(someone()).ok()) << i;
+    }
+  }
+  place.wait_until([&] { return place.gate_->refused() == 300 && place.gate_->pending() == 0; });
+  std::this_thread::sleep_for(50ms);  // the door is watched again
+  EXPECT_TRUE(place.call(someone()).ok());
+  EXPECT_EQ(place.on_loop([&] { return place.guests_.size(); }), 4U);
+}
+
 TEST(Gate, ItMayBeDestroyedWhileItCalls) {
   for (bool by_objection : {false, true}) {
     Place place;
