@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "net/futex.h"
 
 namespace pliant::net {
@@ -25,9 +26,11 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::uint64_t kExiting = 0x4;  // PF_EXITING, in the flags of /proc/PID/stat
-constexpr auto kNap = 1s;
-constexpr auto kProofEvery = 200us;  // threads of a killed process end one after the other, but soon
-constexpr int kMostProofs = 50;
+constexpr Nanos kNap = 1s;
+// The threads of a killed process end one after the other, as they get a core: soon, but on a crowded machine later.
+constexpr Nanos kEagerly = 200us;
+constexpr Nanos kPatiently = 5ms;
+constexpr int kEagerLooks = 50;
 
 /// The flags of a task as its "stat" shows them. Behind the name, which may contain anything but ends with the last
 /// parenthesis, come: state, ppid, pgrp, session, tty, tpgid, flags.
@@ -146,29 +149,28 @@ void Lifeline::unwatch(std::uint64_t id) {
 
 void Lifeline::run() {
   while (!stopping_) {
-    std::vector<std::pair<std::uint64_t, Watched>> all;
     std::vector<FutexWord> words{{&bell_, bell_.load(std::memory_order_seq_cst)}};
+    std::vector<std::shared_ptr<Mapping>> keep;  // of those words
+    std::vector<std::uint64_t> dead;
+    Nanos limit = kNap;
     {
       std::lock_guard lock(mutex_);
-      all.assign(watched_.begin(), watched_.end());
-    }
-    for (const auto& [id, watched] : all) {
-      const auto& word = line_in(*watched.memory).word;
-      if (word.load(std::memory_order_seq_cst) == watched.seen) {
-        words.push_back({&word, watched.seen});
-        continue;
+      for (auto& [id, watched] : watched_) {
+        const auto& word = line_in(*watched.memory).word;
+        auto now = word.load(std::memory_order_seq_cst);
+        if (now == watched.seen) {
+          words.push_back({&word, now});
+          keep.push_back(watched.memory);
+        } else if (now & FUTEX_OWNER_DIED) {
+          if (watched.looks == 0) futex_wake(&word);  // the kernel wakes one
+          if (is_exiting(watched.pid)) dead.push_back(id);
+          limit = std::min<Nanos>(limit, ++watched.looks < kEagerLooks ? kEagerly : kPatiently);
+        }  // else it was let go: there is nothing more to see
       }
-      unwatch(id);  // there is one change in a process's life
-      if (!(word.load(std::memory_order_seq_cst) & FUTEX_OWNER_DIED)) continue;
-      futex_wake(&word);  // the kernel wakes one
-      bool proven = false;
-      for (int tries = 0; tries < kMostProofs && !proven && !stopping_; ++tries) {
-        if (tries > 0) std::this_thread::sleep_for(kProofEvery);
-        proven = is_exiting(watched.pid);
-      }
-      if (proven) on_death_(id);
+      for (auto id : dead) watched_.erase(id);
     }
-    if (!stopping_) futex_wait_any(words, kNap);
+    for (auto id : dead) on_death_(id);
+    if (dead.empty() && !stopping_) futex_wait_any(words, limit);
   }
 }
 

@@ -49,8 +49,9 @@ class Lifeline {
   struct Line;
   struct Watched {
     pid_t pid = 0;
-    std::shared_ptr<Mapping> memory;  // shared: with the thread, while it sleeps on it
-    std::uint32_t seen = 0;           // as long as it lives
+    std::shared_ptr<Mapping> memory{};  // shared: with the thread, while it sleeps on it
+    std::uint32_t seen = 0;             // as long as it lives
+    int looks = 0;                      // for a proof, since it is marked
   };
   Lifeline(OwnSegment own, OnDeath on_death) : own_(std::move(own)), on_death_(std::move(on_death)) {}
   static Line& line_in(const Mapping& memory);
