@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <filesystem>
+#include <future>
 #include <new>
 #include <optional>
 #include <set>
@@ -89,15 +90,15 @@ Result<std::unique_ptr<Lifeline>> Lifeline::create(OnDeath on_death) {
   if (!own.ok()) return own.error();
   new (own.value().memory.data()) Line{};
   std::unique_ptr<Lifeline> made(new Lifeline(std::move(own).value(), std::move(on_death)));
-  std::atomic<bool> held{false};
-  made->thread_ = std::thread([line = made.get(), &held] {
+  std::promise<void> promise;
+  auto held = promise.get_future();
+  made->thread_ = std::thread([line = made.get(), promise = std::move(promise)]() mutable {
     line->hold();
-    held.store(true, std::memory_order_release);
-    held.notify_one();
+    promise.set_value();
     line->run();
     line->let_go();
   });
-  held.wait(false, std::memory_order_acquire);  // before anybody can watch it
+  held.wait();  // before anybody can watch it
   return made;
 }
 
