@@ -1,6 +1,7 @@
 #include "apps/pliant/run.h"
 
 #include <fmt/format.h>
+#include <pliant/policy.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -70,7 +71,26 @@ struct Flags {
   std::string status = "auto";
   double grace = 5;
   JournalFlags journal;
+  std::vector<std::string> policies;
 };
+
+/// KEY=VALUE for the workers. Mistakes are found before anything is started.
+std::vector<std::string> policy_environment(const std::vector<std::string>& policies) {
+  if (policies.empty()) return {};
+  std::string list;
+  for (auto description : policies) {
+    auto colon = std::min(description.find(':'), description.size());
+    auto name = description.substr(0, colon);
+    if (name.find('/') != std::string::npos || name.ends_with(".so")) {
+      if (!std::filesystem::exists(name)) throw Failure(Code::not_found, fmt::format("--policy {}: no such file", name));
+      description = std::filesystem::absolute(name).lexically_normal().string() + description.substr(colon);
+    } else {
+      make_policy(description);
+    }
+    list += (list.empty() ? "" : "\n") + description;
+  }
+  return {"PLIANT_POLICY=" + list};
+}
 
 template <class Map>
 CLI::Validator one_of(const Map& modes) {
@@ -166,6 +186,11 @@ void add_flags(CLI::App& run, Flags& flags) {
       ->option_text("SECONDS")
       ->envname("PLIANT_GRACE")
       ->check(in_range<double>(0, 86400));
+  run.add_option("--policy", flags.policies,
+                 "Ask it after every step what should change: a name, or a shared object; may be repeated. 'pliant run "
+                 "--policy help' lists the names")
+      ->option_text("NAME[:OPTIONS]")
+      ->allow_extra_args(false);
   add_journal_flags(run, flags.journal);
   add_hosts_flags(run, options.hosts);
   run.add_option("-x,--env", options.env, "A variable for the workers; may be repeated [$PLIANT_ENV, separated by ';']")
@@ -361,6 +386,7 @@ void add_run(CLI::App& app, Action& action, const std::vector<std::string>& prog
     action = [flags, output_chosen] {
       add_env_twin(flags->options);
       for (auto& entry : journal_environment(flags->journal)) flags->options.env.push_back(std::move(entry));
+      for (auto& entry : policy_environment(flags->policies)) flags->options.env.push_back(std::move(entry));
       if (!flags->options.attach.empty()) return attach_to_job(flags->options, output_chosen);
       if (!flags->options.join.empty()) return join_job(flags->options);
       return run_job(flags->options);

@@ -26,6 +26,8 @@ struct Options {
   bool no_reduce = false;
   std::string json_file;
   std::size_t bucket_bytes = pliant::OptimizerOptions{}.bucket_bytes;
+  pliant::MonitorOptions monitor;
+  std::uint64_t split = 0;
 };
 
 /// 784 -> 4096 -> 4096 -> 1216 -> 10, with ReLU between: 25 million parameters.
@@ -89,6 +91,7 @@ std::vector<double> train(pliant::Session& session, const Options& options) {
   pliant::DistributedOptimizer optimizer(
       session, sgd, {.local_batch = static_cast<std::uint64_t>(options.batch), .bucket_bytes = options.bucket_bytes});
   session.share("model", pliant::state_of(*model.ptr())).share("optimizer", pliant::state_of(sgd));
+  session.monitor(options.monitor);
   for (auto step : session.steps({.steps = total})) {
     turn(step.index());
     optimizer.zero_grad();
@@ -100,6 +103,20 @@ std::vector<double> train(pliant::Session& session, const Options& options) {
   return times;
 }
 
+double p50(std::vector<double> times) {
+  if (times.empty()) return 0;
+  std::sort(times.begin(), times.end());
+  return times[times.size() / 2];
+}
+
+/// Of every `split`-th step, in which monitors look, and of the others: neighbours in time, and so comparable.
+std::pair<double, double> split_p50(const std::vector<double>& times, const Options& options) {
+  std::vector<double> due, others;
+  for (std::size_t i = 0; i < times.size(); ++i)
+    ((static_cast<std::size_t>(options.warmup) + i) % options.split == 0 ? due : others).push_back(times[i]);
+  return {p50(due), p50(others)};
+}
+
 void run(const Options& options) {
   auto session = pliant::Session::join();
   torch::set_num_threads(options.threads);
@@ -107,6 +124,7 @@ void run(const Options& options) {
   session.all_reduce<double>("times", times, pliant::Op::max);
   if (!session.leader()) return;
   auto mean = std::accumulate(times.begin(), times.end(), 0.0) / static_cast<double>(times.size());
+  auto [due, others] = options.split ? split_p50(times, options) : std::pair(0.0, 0.0);
   std::sort(times.begin(), times.end());
   nlohmann::ordered_json line{{"system", "pliant"},
                               {"model", options.model},
@@ -118,6 +136,7 @@ void run(const Options& options) {
                               {"min_ms", times.front()},
                               {"mean_ms", mean},
                               {"steps", options.steps}};
+  if (options.split) line.update({{"due_ms", due}, {"others_ms", others}});
   if (options.json_file.empty())
     std::cout << line.dump() << std::endl;
   else
@@ -136,6 +155,10 @@ int main(int argc, char** argv) {
   app.add_option("--threads", options.threads, "per worker")->check(CLI::Range(1, 1024));
   app.add_flag("--no-reduce", options.no_reduce, "replicas side by side, nothing exchanged");
   app.add_option("--bucket-bytes", options.bucket_bytes, "see OptimizerOptions");
+  app.add_option("--noise", options.monitor.noise_scale, "measure the noise scale every so many steps; 0: never")
+      ->capture_default_str();
+  app.add_option("--variance", options.monitor.variance, "the same of variances")->capture_default_str();
+  app.add_option("--split", options.split, "also the times of every so manieth step, and of the others");
   app.add_option("--json-file", options.json_file, "where the result goes; standard output otherwise");
   bool json = false;
   app.add_flag("--json", json, "accepted for symmetry: the result is always JSON");

@@ -16,6 +16,7 @@
 // waits for it. Errors are pliant::Failure. Threads: a Session belongs to one thread.
 #pragma once
 
+#include <pliant/policy.h>
 #include <pliant/types.h>
 
 #include <cstddef>
@@ -28,6 +29,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -166,6 +168,15 @@ struct SampleOptions {
   bool shuffle = true;  ///< a new order every epoch
 };
 
+struct MonitorOptions {
+  /// Every so many steps; 0: never. Costs next to nothing: the reduction looks at what passes through it. A single
+  /// worker compares its gradient with the one before, which takes a copy of it.
+  std::uint64_t noise_scale = 1;
+  std::uint64_t variance = 0;        ///< of each tensor's gradient, every so many steps; 0: never
+  std::uint64_t parameter_norm = 0;  ///< every so many steps; 0: never. Reads all parameters
+  double noise_memory = 0.999;  ///< what is left of a step's weight in the average after one step of one worker
+};
+
 class Steps;
 
 /// One turn of the training loop. Rank, size, batch and rate are constants inside it.
@@ -229,6 +240,19 @@ class Session {
   /// take nothing for a while. The batch as a whole stays what it is. From the step after the next on.
   void workload(double relative);
 
+  /// What is measured while gradients are reduced, and how often.
+  Session& monitor(const MonitorOptions& options);
+  /// Asks a policy after every step; see policy.h. Before steps(), on all workers alike.
+  Session& use(const std::string& name, PolicyPtr policy);
+  template <class P, class... Args>
+  Session& use(Args&&... args) {
+    return use(type_name(typeid(P)), std::make_unique<P>(std::forward<Args>(args)...));
+  }
+  /// The step that was committed last.
+  const StepReport& report() const;
+  /// What this worker knows about itself and the job, by name: all of the report's numbers, and counters.
+  std::map<std::string, double> metrics() const;
+
   /// The training loop. Each turn ends with a commit that all workers make, or none.
   Steps steps(const StepsOptions& options);
   /// Averages of the last committed step's logs.
@@ -262,6 +286,7 @@ class Session {
   session::Core& core() { return *core_; }
 
  private:
+  static std::string type_name(const std::type_info& type);
   std::unique_ptr<session::Core> core_;
 };
 

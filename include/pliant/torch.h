@@ -8,6 +8,7 @@
 #pragma once
 
 #include <pliant/pliant.h>
+#include <pliant/rules.h>
 #include <torch/torch.h>
 
 #include <functional>
@@ -22,12 +23,22 @@ StatePtr state_of(torch::nn::Module& module);
 /// An optimizer's state: momenta, moments, counters, as far as it has come into being.
 StatePtr state_of(torch::optim::Optimizer& optimizer);
 
+/// A rate of its own for every parameter tensor, by the norms of its weights and its mean gradient. Weight decay is
+/// then LayerwiseOptions': the wrapped optimizer should have none.
+enum class Layerwise : std::uint8_t {
+  none,
+  lars,  ///< that rate instead of the optimizer's (which multiplies it); usual trust: 0.001
+  larc,  ///< that rate, but never more than the optimizer's
+};
+
 struct OptimizerOptions {
   std::uint64_t local_batch = 0;       ///< samples per worker and step; 0: leave the session's plan
   int accumulate = 1;                  ///< backward passes per step; their gradients are averaged
   double clip_norm = 0;                ///< limit of the averaged gradient's norm; 0: none
   bool skip_non_finite = true;         ///< leave a step out, on all workers, if its averaged gradient is not finite
   std::size_t bucket_bytes = 4 << 20;  ///< smaller: reduction starts earlier; larger: less to coordinate
+  Layerwise layerwise = Layerwise::none;
+  rules::LayerwiseOptions layers;
   bool seed_random = true;             ///< seed LibTorch's generator in every step from (seed, epoch, step, rank)
 };
 
@@ -50,6 +61,16 @@ class DistributedOptimizer {
   void synchronize();
   /// Waits for the mean gradients, closes the session's step with all workers, and applies them.
   void step();
+
+  /// The learning rate from now on: a rule (rules.h) that is asked before every update. Parameter groups keep their
+  /// relation to the first one. Without a rule the rate is what the wrapped optimizer's options say.
+  void rate(rules::Rule rule);
+  /// Momentum compensation: when the batch changes, the rate follows it over some steps (see rules::Compensation). The
+  /// rule, or whoever sets the rate, leaves the batch out of it.
+  void compensate(const rules::Compensation::Options& options = {});
+  /// AdaScale: the rate, and progress, follow the gain of the batch over `base_batch` (see rules::AdaScale). `steps`:
+  /// how many the job would take at the base batch; it ends when it has made as many. 0: it ends by itself.
+  void adascale(double base_batch, double steps = 0);
 
   /// The norm of the last step's mean gradient, before clipping; the same bits on every worker.
   double gradient_norm() const;

@@ -83,12 +83,14 @@ void Bridge::announce(std::uint32_t index, const Channel& channel) {
   say(words, std::as_bytes(std::span(reinterpret_cast<const char*>(&channel), kDescription)));
 }
 
-void Bridge::publish(std::uint32_t index, Counter counter, std::uint64_t value, int slot, double number) {
+void Bridge::publish(std::uint32_t index, Counter counter, std::uint64_t value, int slot, double number,
+                     double spread) {
   auto words = header(kProgress);
   words.index = index;
   words.slot = static_cast<std::uint16_t>(static_cast<int>(counter) * 2 + slot);
   words.value = value;
   words.number = number;
+  words.spread = spread;
   say(words);
 }
 
@@ -126,7 +128,7 @@ void Bridge::on_words(int rank, const FrameHeader& header, const std::byte* byte
           raise(channel.submitted, header.value);
           break;
         case Counter::reduced:
-          channel.squares[slot] = header.number;
+          channel.measured[slot] = {header.number, header.spread};
           raise(channel.reduced, header.value);
           break;
         case Counter::copied:

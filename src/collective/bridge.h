@@ -89,7 +89,7 @@ class Bridge final : public FrameSink {
 
   // What this rank publishes, for the other hosts. From any thread; counters must not go back.
   void announce(std::uint32_t index, const Channel& channel);
-  void publish(std::uint32_t index, Counter counter, std::uint64_t value, int slot, double number);
+  void publish(std::uint32_t index, Counter counter, std::uint64_t value, int slot, double number, double spread);
   void publish_row(std::uint64_t number, std::string_view row);
   void publish_state(const Control& own);
 

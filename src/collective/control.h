@@ -14,6 +14,8 @@
 #include <string_view>
 #include <type_traits>
 
+#include "collective/kernels.h"
+
 namespace pliant::collective {
 
 inline constexpr std::uint64_t kControlMagic = 0x314c525443544c50;  // "PLTCTRL1"
@@ -47,7 +49,7 @@ struct alignas(64) Channel {
   alignas(64) std::atomic<std::uint64_t> submitted;  ///< input that others may read
   double weight[2];                                  ///< of use u at [u % 2]; published by `submitted`
   alignas(64) std::atomic<std::uint64_t> reduced;    ///< own slices that are final
-  double squares[2];                                 ///< sum over own slices at [u % 2]; published by `reduced`
+  Measured measured[2];                              ///< over own slices at [u % 2]; published by `reduced`
   std::atomic<std::uint64_t> copied;                 ///< plain: results that were copied out
 
   std::string_view name_text() const { return {name, std::min<std::size_t>(name_length, kMaxChannelName)}; }

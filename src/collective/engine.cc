@@ -161,7 +161,11 @@ Result<std::shared_ptr<Work>> Engine::submit(const Request& request, const Regio
     work->base_ = channel.uses * channel.own->chunks;
     work->in_ = static_cast<const std::byte*>(request.in);
     work->out_ = static_cast<std::byte*>(request.out);
-    work->measure_ = request.squares;
+    work->measure_ = request.measure;
+    if (request.measure == Measure::spread && request.marks) {
+      work->marks_ = request.marks;
+      work->parts_.resize(request.marks->size());
+    }
     work->confirmed_later_ = request.confirmed_later;
     if (request.region) work->result_ = request.region->result(static_cast<int>(work->use_ % 2)) + request.offset;
     channel.own->weight[work->use_ % 2] = request.weight;
@@ -193,8 +197,9 @@ bool Engine::publish(LocalChannel& channel, Counter which, std::uint64_t value, 
   (channel.own->*counter).store(value, std::memory_order_seq_cst);
   if (bridge_) {
     auto slot = use % 2;
-    auto number = which == Counter::submitted ? channel.own->weight[slot] : channel.own->squares[slot];
-    bridge_->publish(channel.index, which, value, static_cast<int>(slot), number);
+    const auto& measured = channel.own->measured[slot];
+    auto number = which == Counter::submitted ? channel.own->weight[slot] : measured.squares;
+    bridge_->publish(channel.index, which, value, static_cast<int>(slot), number, measured.spread);
   } else if (channel.agreed.load(std::memory_order_acquire)) {
     for (const auto* peer : channel.peers)
       if ((peer->*counter).load(std::memory_order_seq_cst) < value) return false;
@@ -390,8 +395,7 @@ bool Engine::settle(Work& work) {
   if (!work.channel_->region->ready() || !all_published(work)) return false;
   if (work.channel_->own->shape.memory == Memory::plain)
     while (work.copied_out_ < work.channel_->ring.chunks) copy_out(work, work.copied_out_++);
-  work.squares_ = 0;
-  for (const auto* peer : work.channel_->peers) work.squares_ += peer->squares[work.use_ % 2];
+  add_measured(work);
   work.state_.store(Work::State::done, std::memory_order_release);
   return true;
 }

@@ -58,7 +58,8 @@ class Work final : public Operation {
 
   bool done() const override { return state() == State::done; }
   const void* result() const override { return result_; }
-  double squares() const override { return squares_; }
+  const Measured& measured() const override { return measured_; }
+  const std::vector<MeasuredPart>& own_parts() const override { return parts_; }
   State state() const { return state_.load(std::memory_order_acquire); }
   /// REQUIRES: state() is failed.
   const Error& error() const { return error_; }
@@ -71,7 +72,7 @@ class Work final : public Operation {
   std::uint64_t base_ = 0;  // chunks of this channel before this use
   const std::byte* in_ = nullptr;
   std::byte* out_ = nullptr;
-  bool measure_ = false;
+  Measure measure_ = Measure::nothing;
   bool confirmed_later_ = false;
   std::vector<CrossingPtr> crossings_;  // in order of chunks; guarded by Engine::work_mutex_
   std::uint64_t crossing_ = 0;          // chunks that began to cross
@@ -81,7 +82,9 @@ class Work final : public Operation {
   int seen_ = 0;  // ranks below this one are known to have what the next action needs
 
   void* result_ = nullptr;
-  double squares_ = 0;
+  Measured measured_;  // by this rank, and in the end by all
+  std::shared_ptr<const Marks> marks_;
+  std::vector<MeasuredPart> parts_;  // by mark
   Error error_;
   std::atomic<State> state_{State::pending};
 };
@@ -149,6 +152,10 @@ class Engine {
   bool crossed(Work& work);
   void publish_reduced(Work& work, std::uint64_t chunks);
   Moved conclude(Work& work);
+  static void add_measured(Work& work);
+  /// Where what is reduced together with the byte at `at` ends at the latest.
+  static std::size_t end_of_part(const Work& work, std::size_t at);
+  static void note(Work& work, std::size_t at, const Measured& measured, std::size_t final_elements);
   void copy_out(Work& work, std::uint64_t chunk);
   void finish(Work& work);
   void fail(Work& work, Error why);
@@ -187,7 +194,7 @@ class Engine {
   std::vector<std::shared_ptr<Work>> active_;  // guarded by work_mutex_
   std::vector<PeerDirectory> directories_;     // guarded by work_mutex_
   struct {                                     // kept between reductions, so that small ones allocate nothing
-    std::vector<double> weights, shares;
+    std::vector<double> weights, shares, spread_shares;
     std::vector<const std::byte*> inputs;
     std::vector<Contribution> contributions;
   } scratch_;  // guarded by work_mutex_

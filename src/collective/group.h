@@ -21,6 +21,7 @@
 
 #include "base/fd.h"
 #include "base/result.h"
+#include "collective/kernels.h"
 #include "collective/mesh.h"
 #include "collective/region.h"
 
@@ -44,6 +45,18 @@ struct GroupOptions {
   std::chrono::milliseconds deadlock_notice{1'000};  ///< how long a circle of waits must stand to be called one
 };
 
+/// What to look at while the numbers pass through: nothing, the result, or the contributions as well. Floats only.
+enum class Measure : std::uint8_t { nothing, result, spread };
+
+/// Where the parts of a registered reduction begin, in bytes of its region, ascending; the first one is its own
+/// beginning. Each is measured on its own as well.
+using Marks = std::vector<std::size_t>;
+
+struct MeasuredPart {
+  Measured measured;
+  std::size_t count = 0;  ///< elements of the result
+};
+
 /// One reduction to do. Registered: `region` and `offset`; the result is another memory, see Operation::result().
 /// Plain: `in` and `out`, which may be the same; both must stay until the operation is done.
 struct Request {
@@ -56,7 +69,8 @@ struct Request {
   const void* in = nullptr;
   void* out = nullptr;
   double weight = 1;     ///< 0: this rank does not contribute
-  bool squares = false;  ///< also compute the result's sum of squares
+  Measure measure = Measure::nothing;
+  std::shared_ptr<const Marks> marks;  ///< shared: the caller may keep it; nullptr: no parts
   /// Between hosts: confirm() follows, before anything is made of the result. Otherwise wait() makes sure that
   /// everybody has it, which takes another message.
   bool confirmed_later = false;
@@ -71,8 +85,11 @@ class Operation {
   /// Of a registered operation that is done: the reduced elements, readable until this rank submits the use after the
   /// next of the same name. Clipping and other changes belong into the update: this memory is shared and read-only.
   virtual const void* result() const = 0;
-  /// Of an operation that is done: the sum of squares over the whole result, the same bits on every rank.
-  virtual double squares() const = 0;
+  /// Of an operation that is done: what it was asked to measure, over the whole of it; the same bits on every rank.
+  /// The squares of contributions count as much as their weights say.
+  virtual const Measured& measured() const = 0;
+  /// By mark, what this rank has measured itself: only all ranks' parts together are the whole.
+  virtual const std::vector<MeasuredPart>& own_parts() const = 0;
 };
 using OperationHandle = std::shared_ptr<Operation>;
 

@@ -26,10 +26,10 @@ Recipe recipe_for(Dtype dtype, Op op, std::span<const double> weights, std::span
   return recipe;
 }
 
-double reduce(const Recipe& recipe, void* out, std::span<const Contribution> in, std::size_t count, CpuLevel level) {
+Measured reduce(const Recipe& recipe, void* out, std::span<const Contribution> in, std::size_t count, CpuLevel level) {
   if (in.empty()) {
     std::memset(out, 0, count * size_of(recipe.dtype));
-    return 0;
+    return {};
   }
   switch (level) {
     case CpuLevel::avx512:
@@ -40,6 +40,18 @@ double reduce(const Recipe& recipe, void* out, std::span<const Contribution> in,
       break;
   }
   return baseline::reduce_level(recipe, out, in, count);
+}
+
+double product_and_keep(Dtype dtype, void* kept, const void* now, std::size_t count, CpuLevel level) {
+  switch (level) {
+    case CpuLevel::avx512:
+      return avx512::product_level(dtype, kept, now, count);
+    case CpuLevel::avx2:
+      return avx2::product_level(dtype, kept, now, count);
+    case CpuLevel::baseline:
+      break;
+  }
+  return baseline::product_level(dtype, kept, now, count);
 }
 
 void copy(void* to, const void* from, std::size_t bytes, bool streaming, CpuLevel level) {

@@ -68,8 +68,17 @@ inline Wide join(Wide a, Wide b) {
 constexpr std::size_t kBlock = 1024;  // elements that stay in the first-level cache between contributors
 
 template <class T>
-double finish(const Recipe& recipe, T* out, const decltype(widen(T{}))* sums, std::size_t count) {
+double squares_of(const T* values, std::size_t count) {
   double squares = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    auto value = static_cast<double>(widen(values[i]));
+    squares += value * value;
+  }
+  return squares;
+}
+
+template <class T>
+double finish(const Recipe& recipe, T* out, const decltype(widen(T{}))* sums, std::size_t count) {
   bool scaled = recipe.factor != 1 && (recipe.op == Op::mean || recipe.op == Op::weighted_mean);
   for (std::size_t i = 0; i < count; ++i) {
     auto value = sums[i];
@@ -80,16 +89,23 @@ double finish(const Recipe& recipe, T* out, const decltype(widen(T{}))* sums, st
         value *= static_cast<decltype(value)>(recipe.factor);
     }
     out[i] = narrow<T>(value);
-    if (recipe.squares) squares += static_cast<double>(widen(out[i])) * static_cast<double>(widen(out[i]));
   }
-  return squares;
+  return recipe.squares ? squares_of(out, count) : 0;
+}
+
+/// Of elements [at, at + size) of the contributions. Before the result is written: it may be in place.
+template <class T>
+double spread_of(std::span<const Contribution> in, std::size_t at, std::size_t size) {
+  double spread = 0;
+  for (const auto& one : in) spread += one.spread_share * squares_of(static_cast<const T*>(one.data) + at, size);
+  return spread;
 }
 
 template <class T, Op kOp>
-double reduce_equal(const Recipe& recipe, T* out, std::span<const Contribution> in, std::size_t count) {
+Measured reduce_equal(const Recipe& recipe, T* out, std::span<const Contribution> in, std::size_t count) {
   using Wide = decltype(widen(T{}));
   Wide sums[kBlock];
-  double squares = 0;
+  Measured measured;
   for (std::size_t at = 0; at < count; at += kBlock) {
     auto size = std::min(kBlock, count - at);
     const T* first = static_cast<const T*>(in[0].data) + at;
@@ -98,17 +114,18 @@ double reduce_equal(const Recipe& recipe, T* out, std::span<const Contribution> 
       const T* next = static_cast<const T*>(in[k].data) + at;
       for (std::size_t i = 0; i < size; ++i) sums[i] = join<kOp>(sums[i], static_cast<Wide>(widen(next[i])));
     }
-    squares += finish(recipe, out + at, sums, size);
+    if (recipe.spread) measured.spread += spread_of<T>(in, at, size);
+    measured.squares += finish(recipe, out + at, sums, size);
   }
-  return squares;
+  return measured;
 }
 
 template <class T>
-double reduce_shares(const Recipe& recipe, T* out, std::span<const Contribution> in, std::size_t count) {
+Measured reduce_shares(const Recipe& recipe, T* out, std::span<const Contribution> in, std::size_t count) {
   using Wide = decltype(widen(T{}));
   using Sum = std::conditional_t<std::is_same_v<Wide, float>, float, double>;
   Sum sums[kBlock];
-  double squares = 0;
+  Measured measured;
   for (std::size_t at = 0; at < count; at += kBlock) {
     auto size = std::min(kBlock, count - at);
     std::fill_n(sums, size, Sum{});
@@ -117,22 +134,20 @@ double reduce_shares(const Recipe& recipe, T* out, std::span<const Contribution>
       auto share = static_cast<Sum>(one.share);
       for (std::size_t i = 0; i < size; ++i) sums[i] += share * static_cast<Sum>(widen(next[i]));
     }
+    if (recipe.spread) measured.spread += spread_of<T>(in, at, size);
     for (std::size_t i = 0; i < size; ++i) {
       if constexpr (std::is_integral_v<Wide>)
         out[at + i] = static_cast<T>(static_cast<Wide>(sums[i]));
       else
         out[at + i] = narrow<T>(static_cast<Wide>(sums[i]));
-      if (recipe.squares) {
-        auto value = static_cast<double>(widen(out[at + i]));
-        squares += value * value;
-      }
     }
+    if (recipe.squares) measured.squares += squares_of(out + at, size);
   }
-  return squares;
+  return measured;
 }
 
 template <class T>
-double reduce_as(const Recipe& recipe, void* out, std::span<const Contribution> in, std::size_t count) {
+Measured reduce_as(const Recipe& recipe, void* out, std::span<const Contribution> in, std::size_t count) {
   auto* to = static_cast<T*>(out);
   if (!recipe.equal_shares) return reduce_shares<T>(recipe, to, in, count);
   switch (recipe.op) {
@@ -153,77 +168,101 @@ constexpr std::size_t kLanes = Vec::kLanes;
 constexpr std::size_t kTile = 4096 / sizeof(float);  // one page: a partial sum waits in the first-level cache
 constexpr std::size_t kPass = 8;                     // contributors per pass: as many streams as prefetchers follow
 
-template <bool kShares>
-inline Vec term(const float* at, float share) {
-  if constexpr (kShares) return Vec::load(at) * Vec::all(share);
-  return Vec::load(at);
+enum class Look : std::uint8_t { nowhere, result, everywhere };  // what is measured
+
+constexpr std::size_t kUnroll = 4;
+
+/// Sums of squares of the contributions; several, so that they do not wait for each other.
+struct Spread {
+  Vec sums[kUnroll];
+  Spread() { std::fill_n(sums, kUnroll, Vec::all(0)); }
+  double total() const { return ((sums[0] + sums[1]) + (sums[2] + sums[3])).total(); }
+};
+
+template <bool kShares, Look kLook>
+inline Vec term(const float* at, const Vec& share, const Vec& spread_share, Vec& spread) {
+  Vec x = Vec::load(at);
+  if constexpr (kLook == Look::everywhere) spread = spread + x * spread_share * x;
+  if constexpr (kShares) return x * share;
+  return x;
 }
 
-/// sums[0, count) (+)= contributors; `begin` of them are in there already. count is a multiple of kLanes.
-template <bool kShares, class Emit>
+/// Adds up what is in `sums`, unless that is nullptr, and the contributors. count is a multiple of kLanes.
+template <bool kShares, Look kLook, class Emit>
 inline void pass(const float* sums, std::span<const Contribution> in, std::size_t offset, std::size_t count,
-                 Emit&& emit) {
-  constexpr std::size_t kUnroll = 4;
+                 Spread& spread, Emit&& emit) {
   const float* from[kPass];
-  float share[kPass];
+  Vec share[kPass], spread_share[kPass];
   for (std::size_t k = 0; k < in.size(); ++k) {
     from[k] = static_cast<const float*>(in[k].data) + offset;
-    share[k] = static_cast<float>(in[k].share);
+    share[k] = Vec::all(static_cast<float>(in[k].share));
+    spread_share[k] = Vec::all(static_cast<float>(in[k].spread_share));
   }
+  auto value = [&](std::size_t k, std::size_t at, std::size_t u) {
+    return term<kShares, kLook>(from[k] + at, share[k], spread_share[k], spread.sums[u]);
+  };
+  std::size_t first = sums ? 0 : 1;
   std::size_t i = 0;
   for (; i + kUnroll * kLanes <= count; i += kUnroll * kLanes) {
     Vec x[kUnroll];
     for (std::size_t u = 0; u < kUnroll; ++u)
-      x[u] = sums ? Vec::load(sums + i + u * kLanes) : term<kShares>(from[0] + i + u * kLanes, share[0]);
-    for (std::size_t k = sums ? 0 : 1; k < in.size(); ++k)
-      for (std::size_t u = 0; u < kUnroll; ++u) x[u] = x[u] + term<kShares>(from[k] + i + u * kLanes, share[k]);
+      x[u] = sums ? Vec::load(sums + i + u * kLanes) : value(0, i + u * kLanes, u);
+    for (std::size_t k = first; k < in.size(); ++k)
+      for (std::size_t u = 0; u < kUnroll; ++u) x[u] = x[u] + value(k, i + u * kLanes, u);
     for (std::size_t u = 0; u < kUnroll; ++u) emit(i + u * kLanes, x[u]);
   }
   for (; i < count; i += kLanes) {
-    Vec x = sums ? Vec::load(sums + i) : term<kShares>(from[0] + i, share[0]);
-    for (std::size_t k = sums ? 0 : 1; k < in.size(); ++k) x = x + term<kShares>(from[k] + i, share[k]);
+    Vec x = sums ? Vec::load(sums + i) : value(0, i, 0);
+    for (std::size_t k = first; k < in.size(); ++k) x = x + value(k, i, 0);
     emit(i, x);
   }
 }
 
-template <bool kShares, bool kStream, bool kSquares>
-double reduce_tile(float factor, float* out, std::span<const Contribution> in, std::size_t offset, std::size_t count) {
+template <bool kShares, bool kStream, Look kLook>
+Measured reduce_tile(float factor, float* out, std::span<const Contribution> in, std::size_t offset,
+                     std::size_t count) {
   alignas(64) float sums[kTile];
   const float* carried = nullptr;
+  Spread spread;
   while (in.size() > kPass) {
-    pass<kShares>(carried, in.first(kPass), offset, count, [&](std::size_t i, Vec x) { x.store(sums + i); });
+    pass<kShares, kLook>(carried, in.first(kPass), offset, count, spread,
+                         [&](std::size_t i, Vec x) { x.store(sums + i); });
     carried = sums;
     in = in.subspan(kPass);
   }
   Vec squares = Vec::all(0);
   Vec scale = Vec::all(factor);
-  pass<kShares>(carried, in, offset, count, [&](std::size_t i, Vec x) {
+  pass<kShares, kLook>(carried, in, offset, count, spread, [&](std::size_t i, Vec x) {
     if constexpr (!kShares) x = x * scale;
-    if constexpr (kSquares) squares = squares + x * x;
+    if constexpr (kLook != Look::nowhere) squares = squares + x * x;
     if constexpr (kStream)
       x.stream(out + offset + i);
     else
       x.store(out + offset + i);
   });
-  return kSquares ? squares.total() : 0;
+  Measured measured;
+  if constexpr (kLook != Look::nowhere) measured.squares = squares.total();
+  if constexpr (kLook == Look::everywhere) measured.spread = spread.total();
+  return measured;
 }
 
-template <bool kShares, bool kStream, bool kSquares>
-double reduce_f32(const Recipe& recipe, float* out, std::span<const Contribution> in, std::size_t count) {
+template <bool kShares, bool kStream, Look kLook>
+Measured reduce_f32(const Recipe& recipe, float* out, std::span<const Contribution> in, std::size_t count) {
   auto factor = static_cast<float>(recipe.op == Op::sum ? 1 : recipe.factor);
-  double squares = 0;
+  Measured measured;
   auto whole = count / kLanes * kLanes;
   for (std::size_t at = 0; at < whole; at += kTile) {
     auto size = std::min(kTile, whole - at);
-    auto part = reduce_tile<kShares, kStream, kSquares>(factor, out, in, at, size);
-    if (kSquares && !std::isfinite(part)) {  // overflow of the fp32 accumulators, or a non-finite element: look again
-      part = 0;
-      for (std::size_t i = 0; i < size; ++i)
-        part += static_cast<double>(out[at + i]) * static_cast<double>(out[at + i]);
-    }
-    squares += part;
+    auto part = reduce_tile<kShares, kStream, kLook>(factor, out, in, at, size);
+    // Overflow of the fp32 accumulators, or a non-finite element: look again. What is in place is not there any more,
+    // and stays what it is: not finite.
+    if (!recipe.squares) part.squares = 0;
+    if (!std::isfinite(part.squares)) part.squares = squares_of(out + at, size);
+    if (!std::isfinite(part.spread) && std::none_of(in.begin(), in.end(), [&](auto& one) { return one.data == out; }))
+      part.spread = spread_of<float>(in, at, size);
+    measured += part;
   }
-  if (whole == count) return squares;
+  if (whole == count) return measured;
   Contribution rest[64];  // the last elements: fewer than a vector
   std::vector<Contribution> many;
   std::span<Contribution> tail(rest, std::min<std::size_t>(in.size(), 64));
@@ -231,26 +270,31 @@ double reduce_f32(const Recipe& recipe, float* out, std::span<const Contribution
     many.resize(in.size());
     tail = many;
   }
-  for (std::size_t k = 0; k < in.size(); ++k) tail[k] = {static_cast<const float*>(in[k].data) + whole, in[k].share};
-  return squares + reduce_as<float>(recipe, out + whole, tail, count - whole);
+  for (std::size_t k = 0; k < in.size(); ++k)
+    tail[k] = {static_cast<const float*>(in[k].data) + whole, in[k].share, in[k].spread_share};
+  return measured += reduce_as<float>(recipe, out + whole, tail, count - whole);
 }
 
-double reduce_level(const Recipe& recipe, void* out, std::span<const Contribution> in, std::size_t count) {
+Measured reduce_level(const Recipe& recipe, void* out, std::span<const Contribution> in, std::size_t count) {
   bool summing = recipe.op == Op::sum || recipe.op == Op::mean || recipe.op == Op::weighted_mean;
   if (recipe.dtype == Dtype::f32 && summing) {
     auto* to = static_cast<float*>(out);
     bool stream = recipe.streaming && reinterpret_cast<std::uintptr_t>(out) % (kLanes * sizeof(float)) == 0;
-    double squares = 0;
+    Measured measured;
     auto run = [&]<bool kShares, bool kStream>() {
-      squares = recipe.squares ? reduce_f32<kShares, kStream, true>(recipe, to, in, count)
-                               : reduce_f32<kShares, kStream, false>(recipe, to, in, count);
+      if (recipe.spread)
+        measured = reduce_f32<kShares, kStream, Look::everywhere>(recipe, to, in, count);
+      else if (recipe.squares)
+        measured = reduce_f32<kShares, kStream, Look::result>(recipe, to, in, count);
+      else
+        measured = reduce_f32<kShares, kStream, Look::nowhere>(recipe, to, in, count);
     };
     if (recipe.equal_shares)
       stream ? run.template operator()<false, true>() : run.template operator()<false, false>();
     else
       stream ? run.template operator()<true, true>() : run.template operator()<true, false>();
     if (stream) Vec::drain();
-    return squares;
+    return measured;
   }
   switch (recipe.dtype) {
     case Dtype::f32:
@@ -270,7 +314,50 @@ double reduce_level(const Recipe& recipe, void* out, std::span<const Contributio
     case Dtype::i64:
       return reduce_as<std::int64_t>(recipe, out, in, count);
   }
-  return 0;
+  return {};
+}
+
+template <class T>
+double product_as(void* kept, const void* now, std::size_t count) {
+  auto* before = static_cast<T*>(kept);
+  const auto* after = static_cast<const T*>(now);
+  double product = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    product += static_cast<double>(widen(before[i])) * static_cast<double>(widen(after[i]));
+    before[i] = after[i];
+  }
+  return product;
+}
+
+double product_f32(float* kept, const float* now, std::size_t count) {
+  double product = 0;
+  auto whole = count / kLanes * kLanes;
+  for (std::size_t at = 0; at < whole; at += kTile) {
+    auto end = std::min(at + kTile, whole);
+    Vec sum = Vec::all(0);
+    for (auto i = at; i < end; i += kLanes) {
+      Vec x = Vec::load(now + i);
+      sum = sum + Vec::load(kept + i) * x;
+      x.store(kept + i);
+    }
+    product += sum.total();
+  }
+  return product + product_as<float>(kept + whole, now + whole, count - whole);
+}
+
+double product_level(Dtype dtype, void* kept, const void* now, std::size_t count) {
+  switch (dtype) {
+    case Dtype::f32:
+      return product_f32(static_cast<float*>(kept), static_cast<const float*>(now), count);
+    case Dtype::f64:
+      return product_as<double>(kept, now, count);
+    case Dtype::f16:
+      return product_as<Half>(kept, now, count);
+    case Dtype::bf16:
+      return product_as<BFloat16>(kept, now, count);
+    default:
+      return 0;  // integers have no gradients
+  }
 }
 
 void copy_level(void* to, const void* from, std::size_t bytes) {

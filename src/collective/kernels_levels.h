@@ -9,7 +9,8 @@
 namespace pliant::collective {
 #define PLIANT_DECLARE_LEVEL(level)                                                                          \
   namespace level {                                                                                          \
-  double reduce_level(const Recipe& recipe, void* out, std::span<const Contribution> in, std::size_t count); \
+  Measured reduce_level(const Recipe& recipe, void* out, std::span<const Contribution> in, std::size_t count); \
+  double product_level(Dtype dtype, void* kept, const void* now, std::size_t count);                          \
   void copy_level(void* to, const void* from, std::size_t bytes);                                            \
   }
 PLIANT_DECLARE_LEVEL(baseline)

@@ -69,29 +69,47 @@ void Engine::reduce_pieces(Work& work, const std::vector<Piece>& pieces, std::si
   if (pieces.empty()) return;
   auto& channel = *work.channel_;
   const auto& shape = channel.own->shape;
-  auto& [weights, shares, inputs, contributions] = scratch_;
+  auto& [weights, shares, spread_shares, inputs, contributions] = scratch_;
   weights.clear();
   inputs.clear();
+  spread_shares.clear();
   for (int rank : neighbours_) {
     auto weight = channel.peers[rank]->weight[work.use_ % 2];
     if (!(weight > 0)) continue;
     weights.push_back(weight);
+    spread_shares.push_back(shape.op == Op::weighted_mean ? weight : 1);
     inputs.push_back(channel.region->input_of(topology_.place_of[rank]) + in_shift);
   }
   shares.resize(weights.size());
   contributions.resize(weights.size());
   auto recipe = recipe_for(shape.dtype, bridge_ ? partial_op(shape.dtype, shape.op) : shape.op, weights, shares);
   recipe.streaming = streaming && !bridge_;
-  recipe.squares = work.measure_ && !bridge_;
+  recipe.squares = work.measure_ != Measure::nothing && !bridge_;
+  recipe.spread = work.measure_ == Measure::spread;
   for (const auto& piece : pieces) {
-    for (auto at = piece.begin; at < piece.end; at += kAbortEvery) {
+    for (auto at = piece.begin, end = at; at < piece.end; at = end) {
       if (fenced_.load(std::memory_order_relaxed)) return;
-      auto size = std::min(kAbortEvery, piece.end - at);
-      for (std::size_t k = 0; k < inputs.size(); ++k) contributions[k] = {inputs[k] + at, shares[k]};
-      work.squares_ += reduce(recipe, result + at, contributions, size / size_of(shape.dtype));
+      end = std::min({at + kAbortEvery, piece.end, end_of_part(work, at)});
+      for (std::size_t k = 0; k < inputs.size(); ++k) contributions[k] = {inputs[k] + at, shares[k], spread_shares[k]};
+      auto elements = (end - at) / size_of(shape.dtype);
+      note(work, at, reduce(recipe, result + at, contributions, elements), bridge_ ? 0 : elements);
       fault::point("mid_slice");
     }
   }
+}
+
+std::size_t Engine::end_of_part(const Work& work, std::size_t at) {
+  if (work.parts_.empty()) return SIZE_MAX;
+  auto next = std::ranges::upper_bound(*work.marks_, at);
+  return next == work.marks_->end() ? SIZE_MAX : *next;
+}
+
+void Engine::note(Work& work, std::size_t at, const Measured& measured, std::size_t final_elements) {
+  work.measured_ += measured;
+  if (work.parts_.empty()) return;
+  auto& part = work.parts_[static_cast<std::size_t>(std::ranges::upper_bound(*work.marks_, at) - work.marks_->begin()) - 1];
+  part.measured += measured;
+  part.count += final_elements;
 }
 
 Engine::Moved Engine::advance_registered(Work& work) {
@@ -103,7 +121,7 @@ Engine::Moved Engine::advance_registered(Work& work) {
     auto* result = static_cast<std::byte*>(work.result_) - channel.own->shape.offset;
     auto bytes = channel.own->shape.count * size_of(channel.own->shape.dtype);
     bool given_alone = bridge_ && neighbours_.size() == 1;  // then it crosses as it is
-    if (!given_alone && (team_.size() > 1 || work.measure_ || channel.own->shape.op == Op::product))
+    if (!given_alone && (team_.size() > 1 || work.measure_ != Measure::nothing || channel.own->shape.op == Op::product))
       reduce_pieces(work, channel.pieces, 0, result, bytes >= kStreamFrom || channel.region->bytes() >= kStreamRegion);
     if (fenced()) return Moved::no;  // perhaps in the middle of a piece
     if (bridge_)
@@ -121,7 +139,7 @@ Engine::Moved Engine::advance_registered(Work& work) {
 }
 
 void Engine::publish_reduced(Work& work, std::uint64_t chunks) {
-  work.channel_->own->squares[work.use_ % 2] = work.squares_;
+  work.channel_->own->measured[work.use_ % 2] = work.measured_;
   work.reduced_ = chunks;
   publish(*work.channel_, Counter::reduced, work.base_ + chunks, work.use_);
 }
@@ -132,8 +150,7 @@ Engine::Moved Engine::conclude(Work& work) {
   auto target = work.base_ + channel.own->chunks;
   if (!work.everywhere_) {
     if (!all_have(work, everybody_, &Channel::reduced, target)) return Moved::no;
-    work.squares_ = 0;
-    for (const auto* peer : channel.peers) work.squares_ += peer->squares[work.use_ % 2];
+    add_measured(work);
     work.everywhere_ = true;
     bool told = channel.own->shape.memory == Memory::plain;  // with the last chunk
     if (bridge_ && !work.confirmed_later_ && !told) publish(channel, Counter::copied, target, work.use_);
@@ -141,6 +158,12 @@ Engine::Moved Engine::conclude(Work& work) {
   if (bridge_ && !work.confirmed_later_ && !all_have(work, everybody_, &Channel::copied, target)) return Moved::no;
   finish(work);
   return Moved::yes;
+}
+
+/// From what all have published, in the order of ranks.
+void Engine::add_measured(Work& work) {
+  work.measured_ = {};
+  for (const auto* peer : work.channel_->peers) work.measured_ += peer->measured[work.use_ % 2];
 }
 
 // ---- between hosts ----
@@ -180,29 +203,38 @@ void Engine::finalise(Work& work, Crossing& crossing, Leg& leg) {
   weights.clear();
   inputs.clear();
   std::size_t contributors = 0;
-  auto add = [&](const std::byte* bytes, double weight, std::size_t count) {
+  auto& spread_shares = scratch_.spread_shares;
+  spread_shares.clear();
+  auto add = [&](int host, const std::byte* bytes, double weight, std::size_t count) {
     contributors += count;
     if (count == 0) return;
     weights.push_back(shape.op == Op::weighted_mean ? weight : static_cast<double>(count));
     inputs.push_back(bytes);
+    // Where there are several ranks they have looked at their contributions themselves.
+    spread_shares.push_back(topology_.hosts[host].size() == 1 ? weights.back() : 0);
   };
   std::ranges::sort(leg.partials, {}, &Partial::host);
   auto next = leg.partials.begin();
   for (int host = 0; host < topology_.host_count(); ++host) {
     if (host == topology_.host_of[team_.rank]) {
-      add(crossing.given + leg.piece.begin, crossing.own_weight, crossing.own_contributors);
+      add(host, crossing.given + leg.piece.begin, crossing.own_weight, crossing.own_contributors);
     } else {
-      add(next->bytes.get(), next->weight, next->contributors);
+      add(host, next->bytes.get(), next->weight, next->contributors);
       ++next;
     }
   }
   shares.resize(weights.size());
   contributions.resize(weights.size());
   auto recipe = final_recipe(shape.dtype, shape.op, weights, contributors, shares);
-  recipe.squares = work.measure_;
-  for (std::size_t k = 0; k < inputs.size(); ++k) contributions[k] = {inputs[k], shares[k]};
-  work.squares_ +=
-      reduce(recipe, crossing.result + leg.piece.begin, contributions, leg.piece.size() / size_of(shape.dtype));
+  recipe.squares = work.measure_ != Measure::nothing;
+  recipe.spread = work.measure_ == Measure::spread;
+  for (auto at = leg.piece.begin, end = at; at < leg.piece.end; at = end) {
+    end = std::min(leg.piece.end, end_of_part(work, at));
+    for (std::size_t k = 0; k < inputs.size(); ++k)
+      contributions[k] = {inputs[k] + (at - leg.piece.begin), shares[k], spread_shares[k]};
+    auto elements = (end - at) / size_of(shape.dtype);
+    note(work, at, reduce(recipe, crossing.result + at, contributions, elements), elements);
+  }
   fault::point("mid_slice");
   leg.done = true;
   bridge_->send_final(crossing, leg);

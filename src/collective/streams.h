@@ -37,7 +37,7 @@ struct FrameHeader {
   std::uint64_t use = 0;
   std::uint64_t value = 0;
   double number = 0;
-  std::uint64_t spare = 0;
+  double spread = 0;
 
   static constexpr std::uint32_t kMagic = 0x4d524650;  // "PFRM"
   static constexpr std::uint32_t kMostBytes = 256 << 10;

@@ -35,6 +35,7 @@ struct Position {
   int workers = 0;            ///< at that time; any number can resume
   std::uint64_t local_batch = 0, global_batch = 0;
   std::optional<Ledger> ledger;  ///< with a sampler
+  std::string adaptation{};      ///< what monitors and policies know; empty in checkpoints of older versions
 };
 
 struct Checkpoint {

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/base64.h"
 #include "base/hash.h"
 #include "session/safetensors.h"
 
@@ -16,7 +17,8 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr std::uint64_t kVersion = 1;
+constexpr std::uint64_t kVersion = 2;
+constexpr std::uint64_t kWithoutAdaptation = 1;  // still read
 constexpr int kDeepest = 4;  // the numbers of a ledger's returned range
 
 /// Numbers of 64 bits that are not counts are text: many JSON readers would round them.
@@ -31,7 +33,8 @@ ordered_json to_json(const Ledger& ledger) {
 
 ordered_json to_json(const CheckpointRecord& record) {
   const auto& at = record.position;
-  return {{"version", kVersion},
+  ordered_json all = {
+          {"version", at.adaptation.empty() ? kWithoutAdaptation : kVersion},
           {"job", at.job},
           {"step", at.step},
           {"samples", at.samples},
@@ -43,6 +46,8 @@ ordered_json to_json(const CheckpointRecord& record) {
           {"digest", hex(at.digest)},
           {"ledger", at.ledger ? to_json(*at.ledger) : ordered_json(nullptr)},
           {"state", {{"bytes", record.state.bytes}, {"digest", hex(record.state.digest)}}}};
+  if (!at.adaptation.empty()) all["adaptation"] = to_base64(at.adaptation);
+  return all;
 }
 
 std::string to_text(const ordered_json& all, int indent) {
@@ -124,8 +129,9 @@ std::optional<Ledger> RecordReader::ledger(const json& from) {
 
 CheckpointRecord RecordReader::record(const json& from) {
   CheckpointRecord record;
-  if (auto version = number(from, "version"); version != kVersion)
-    wrong(fmt::format("version {}, only {} is read", version, kVersion));
+  auto version = number(from, "version");
+  if (version != kVersion && version != kWithoutAdaptation)
+    wrong(fmt::format("version {}, only {} and {} are read", version, kWithoutAdaptation, kVersion));
   auto& at = record.position;
   at.job = text(from, "job");
   at.step = number(from, "step");
@@ -139,6 +145,11 @@ CheckpointRecord RecordReader::record(const json& from) {
   at.global_batch = number(from, "global_batch");
   at.digest = digest(from, "digest");
   at.ledger = ledger(field(from, "ledger"));
+  if (version == kVersion) {
+    auto adaptation = from_base64(text(from, "adaptation"));
+    if (!adaptation.ok() || adaptation.value().empty()) wrong("'adaptation' is not what it should be");
+    if (adaptation.ok()) at.adaptation = std::move(adaptation).value();
+  }
   const auto& state = field(from, "state");
   record.state = {number(state, "bytes"), digest(state, "digest")};
   return record;

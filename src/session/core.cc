@@ -93,6 +93,7 @@ void Core::start(const StepsOptions& options) {
 void Core::settle_down() {
   started_ = true;
   if (roster_) roster_->set_layout(replicas_.describe());
+  adaptation_.use_named().or_throw();
   if (!journal_) journal_.emplace(journal_options().or_throw(), self_);
   if (!journal_->resume_dir().empty() && rank() == 0) resume(journal_->resume_dir());
   if (roster_ && !roster_->is_member()) {
@@ -108,7 +109,8 @@ void Core::settle_down() {
 }
 
 bool Core::finished() const {
-  return (options_.steps && step_ >= options_.steps) || (options_.epochs && ledger_->epoch() >= options_.epochs);
+  return adaptation_.stopped() || (options_.steps && step_ >= options_.steps) ||
+         (options_.epochs && ledger_->epoch() >= options_.epochs);
 }
 
 std::optional<Step> Core::begin_step() {
@@ -125,6 +127,8 @@ std::optional<Step> Core::begin_step() {
   lease_size_ = 0;
   uses_.clear();
   step_began_ = clock_.now();
+  exposed_ = input_ = Nanos(0);
+  if (!adaptation_.begun()) adaptation_.begin(report_of_step());
   for (auto& listener : at_step_)
     if (auto alive = listener.lock()) (*alive)();
   Step step;
@@ -159,8 +163,9 @@ void Core::fill_row() {
   row_.state_digest = stripe_digest_;
   row_.skipped = skipped_;
   row_.share = share_;
-  row_.step_seconds = step_seconds_;
+  row_.times = times_;
   row_.logs = std::exchange(logs_, {});
+  adaptation_.fill(row_, contribution());
 }
 
 /// What of the row may change between two attempts to close a step.
@@ -218,11 +223,16 @@ void Core::close_step() {
   if (ledger_ && !leased_) throw Failure(Code::invalid, "sampler.next() was not called in this step");
   replicas_.begin_averaging(*this, contribution());
   fill_row();
+  auto began = clock_.now();
+  auto stalled = stalled_;
   auto rows = close_surely();
+  exposed_ = clock_.now() - began - (stalled_ - stalled);
   replicas_.finish_averaging();
   closed_ = true;
+  summary_ = fold_rows(rows);
+  const auto& summary = summary_;
+  watch_gradients();
   std::erase_if(tickets_, [](const auto& ticket) { return ticket->task().with_step; });
-  auto summary = fold_rows(rows);
   absorb(summary);
   journal_->stable(step_, loss());
   samples_seen_ += summary.samples;
@@ -231,8 +241,77 @@ void Core::close_step() {
     slots_.resize(static_cast<std::size_t>(size()));
     std::iota(slots_.begin(), slots_.end(), 0);
   }
-  auto rate = step_seconds_ > 0 ? static_cast<double>(summary.samples) / step_seconds_ : 0;
-  samples_per_second_ = samples_per_second_ > 0 ? 0.9 * samples_per_second_ + 0.1 * rate : rate;
+  adaptation_.count(summary);
+}
+
+rules::Where Core::where() const {
+  auto used = ledger_ ? 1 - static_cast<double>(ledger_->left()) / static_cast<double>(ledger_->samples()) : 0;
+  return {step_, static_cast<double>(epoch()) + used, progress(), static_cast<double>(global_batch()), size()};
+}
+
+collective::Measure Core::gradient_measure() const {
+  return adaptation_.noise_due(step_) || variance_due() ? collective::Measure::spread : collective::Measure::result;
+}
+
+/// What was measured while the step's gradients were reduced.
+void Core::watch_gradients() {
+  collective::Measured measured;
+  bool noise = adaptation_.noise_due(step_), any = false;
+  bool alone = noise && summary_.contributors == 1 && group_->size() == 1;
+  double product = 0;
+  for (const auto& ticket : tickets_) {
+    const auto& task = ticket->task();
+    if (!task.gradient) continue;
+    any = true;
+    measured += ticket->measured();
+    if (!alone) continue;
+    auto& last = last_gradient_[task.name];
+    last.resize(task.count * size_of(task.dtype));
+    product += collective::product_and_keep(task.dtype, last.data(), ticket->result(), task.count);
+  }
+  if (!alone) last_gradient_.clear();
+  if (any && alone)
+    adaptation_.observe_alone(measured, static_cast<double>(summary_.samples), product);
+  else
+    adaptation_.observe(any ? std::optional(measured) : std::nullopt, summary_, noise);
+  adaptation_.set_variances(variance_due() ? tensor_variances() : std::vector<double>());
+}
+
+/// Of one sample's gradient, by tensor: each worker has measured its slices of them, and here they are added up. Empty
+/// if somebody's part is missing.
+std::vector<double> Core::tensor_variances() {
+  std::vector<double> sums;  // by tensor: squares, spread; then how many elements were measured, and how many there are
+  double counted = 0, all = 0;
+  for (const auto& ticket : tickets_) {
+    const auto& task = ticket->task();
+    if (!task.gradient) continue;
+    all += static_cast<double>(task.count);
+    const auto& parts = ticket->own_parts();
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      auto at = 2 * static_cast<std::size_t>(task.tensors[i]);
+      if (sums.size() < at + 2) sums.resize(at + 2);
+      sums[at] += parts[i].measured.squares;
+      sums[at + 1] += parts[i].measured.spread;
+      counted += static_cast<double>(parts[i].count);
+    }
+  }
+  if (sums.empty()) return {};
+  sums.push_back(counted);
+  wait(submit({.name = "~variances",
+               .dtype = Dtype::f64,
+               .op = Op::sum,
+               .count = sums.size(),
+               .in = sums.data(),
+               .out = sums.data(),
+               .caller_waits = true}));
+  if (sums.back() != all || summary_.contributors < 2 || summary_.samples == 0) return {};
+  std::vector<double> variances;
+  auto samples = static_cast<double>(summary_.samples);
+  for (std::size_t i = 0; i + 2 < sums.size(); i += 2) {
+    auto sample = monitor::noise_of({sums[i + 1] / samples, sums[i], samples, summary_.contributors});
+    variances.push_back(sample ? sample->variance : std::nan(""));
+  }
+  return variances;
 }
 
 void Core::absorb(const Summary& summary) {
@@ -260,16 +339,26 @@ void Core::end_step() {
   if (!closed_) close_step();
   bool counts = !std::exchange(fallen_, false);
   auto record = journal_->records() && counts ? record_of_step() : StepRecord{};
+  auto report = report_of_step();
   commit_ledger();
   ++step_;
+  report.progress = progress();
+  if (counts) adaptation_.judge(summary_, step_ - 1, speaks_for_job());
+  act(adaptation_.take_action());
   in_step_ = false;
   std::erase_if(tickets_, [](const auto& ticket) { return ticket->done() || ticket.use_count() == 1; });
   stripe_digest_ = replicas_.stripe_digest(step_);  // now: the next forward pass changes buffers before it is sent
-  step_seconds_ = seconds(clock_.now() - step_began_);
+  auto whole = clock_.now() - step_began_;
+  auto stalled = std::exchange(stalled_, Nanos(0));
+  times_ = {seconds(std::max(whole - exposed_ - stalled - input_, Nanos(1))), seconds(exposed_), seconds(stalled),
+            seconds(input_)};
   record.digest = stripe_digest_;
-  record.stall_ms = seconds(std::exchange(stalled_, Nanos(0))) * 1e3;
+  record.stall_ms = times_.stall * 1e3;
   if (journal_->records() && counts) journal_->note(std::move(record));
   if (speaks_for_job() && journal_->due(step_)) journal_->checkpoint(position(), replicas_.items());
+  adaptation_.conclude(report, finished());
+  report_ = std::move(report);
+  update_metrics();
   if (finished()) finish_job();
   report_progress();
 }
@@ -277,8 +366,57 @@ void Core::end_step() {
 /// Nobody closes another step: bring the last logs and digest home.
 void Core::finish_job() {
   fill_row();
-  absorb(fold_rows(exchange_surely([&] { return row_now(); })));
+  auto summary = fold_rows(exchange_surely([&] { return row_now(); }));
+  absorb(summary);
+  adaptation_.judge(summary, step_, speaks_for_job());
   journal_->stable(step_, loss());
+}
+
+/// Between two steps, on all workers alike.
+void Core::act(const Action& action) {
+  if (action.global_batch) plan_.global = *action.global_batch;
+  if (action.local_batch) plan_.local = *action.local_batch, plan_.global = 0;
+  if (action.workers && speaks_for_job()) {
+    if (roster_)
+      roster_->ask_for(static_cast<std::uint32_t>(*action.workers));
+    else
+      log::warn("step {}: a policy wants {} workers, but nobody can start any", step_, *action.workers);
+  }
+}
+
+void Core::update_metrics() {
+  metrics_.add("steps");
+  metrics_.add("samples", static_cast<double>(report_.samples));
+  metrics_.add("stall_seconds", times_.stall);
+  for (auto [name, value] : {std::pair("epoch", static_cast<double>(report_.epoch)),
+                             {"progress", report_.progress},
+                             {"workers", static_cast<double>(report_.size)},
+                             {"global_batch", static_cast<double>(report_.global_batch)},
+                             {"rate", report_.rate},
+                             {"gradient_norm", report_.gradient_norm},
+                             {"parameter_norm", report_.parameter_norm},
+                             {"noise_scale", report_.noise_scale.value_or(std::nan(""))},
+                             {"gradient_variance", report_.variance},
+                             {"samples_per_second", report_.samples_per_second},
+                             {"compute_seconds", report_.times.compute},
+                             {"exposed_seconds", report_.times.exposed},
+                             {"input_seconds", report_.times.input}})
+    metrics_.set(name, value);
+}
+
+StepReport Core::report_of_step() const {
+  StepReport report;
+  report.step = step_;
+  report.epoch = epoch();
+  report.ends_epoch = ledger_ && ledger_->left() <= global_batch();
+  report.size = size();
+  report.global_batch = global_batch();
+  report.local_batch = plan_.global ? plan_.global / static_cast<std::uint64_t>(size()) : plan_.local;
+  report.samples = summary_.samples;
+  report.rate = rate_;
+  report.times = summary_.times;
+  report.averages = summary_.averages;
+  return report;
 }
 
 double Core::loss() const {
@@ -310,7 +448,7 @@ StepRecord Core::record_of_step() const {
 /// The first of those who are left: the turn's rank 0 may be lost, even in the last step.
 bool Core::speaks_for_job() const { return view_.rank_of(self_) == 0 && (!roster_ || roster_->is_member()); }
 
-Position Core::position() const {
+Position Core::position() {
   Position now;
   now.job = roster_ ? roster_->job() : "";
   now.step = step_;
@@ -322,6 +460,7 @@ Position Core::position() const {
   now.local_batch = plan_.local;
   now.global_batch = plan_.global;
   now.ledger = ledger_;
+  now.adaptation = adaptation_.save();
   return now;
 }
 
@@ -344,6 +483,11 @@ void Core::resume(const std::string& dir) {
   samples_seen_ = then.samples;
   ledger_ = then.ledger;
   blank_ = false;
+  if (!then.adaptation.empty()) {
+    auto loaded = adaptation_.load(then.adaptation);
+    if (!loaded.ok()) log::warn("monitors and policies begin anew: {}", loaded.error().message);
+    act(adaptation_.batch());
+  }
   log::info("resumed from {} at step {}", checkpoint.folder, step_);
 }
 
@@ -355,7 +499,7 @@ void Core::report_progress() {
   progress.epochs = options_.epochs;
   progress.steps = options_.steps ? options_.steps : options_.epochs * steps_per_epoch();
   progress.samples = samples_seen_;
-  progress.samples_per_second = samples_per_second_;
+  progress.samples_per_second = adaptation_.samples_per_second();
   progress.loss = std::nan("");
   for (const auto& [name, value] : averages_) {
     if (name == "loss")

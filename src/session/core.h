@@ -15,6 +15,7 @@
 #pragma once
 
 #include <pliant/pliant.h>
+#include <pliant/rules.h>
 
 #include <cmath>
 #include <functional>
@@ -26,8 +27,10 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/metrics.h"
 #include "collective/group.h"
 #include "membership/view.h"
+#include "session/adaptation.h"
 #include "session/handover.h"
 #include "session/janitor.h"
 #include "session/journal.h"
@@ -98,7 +101,20 @@ class Core final : public Reducer {
   /// The learning rate, for the record.
   void set_rate(double rate) { rate_ = rate; }
   void count_skipped() { ++skipped_; }
+  /// Time that was spent waiting for samples, in this step.
+  void count_input(Nanos time) { input_ += time; }
   std::uint64_t skipped() const { return skipped_; }
+
+  // ---- monitors and policies ----
+  Adaptation& adaptation() { return adaptation_; }
+  /// Where the job is, for rules.
+  rules::Where where() const;
+  /// What is to be measured of this step's gradients.
+  collective::Measure gradient_measure() const;
+  bool variance_due() const { return adaptation_.variance_due(step_); }
+  /// The step that was committed last.
+  const StepReport& report() const { return report_; }
+  Metrics& metrics() { return metrics_; }
 
   // ---- collectives for everyone ----
   AreaPtr area(const std::string& name, std::size_t bytes) override;
@@ -140,13 +156,18 @@ class Core final : public Reducer {
   Status try_close();
   void absorb(const Summary& summary);
   void commit_ledger();
+  void watch_gradients();
+  std::vector<double> tensor_variances();
+  void act(const Action& action);
+  StepReport report_of_step() const;
+  void update_metrics();
   void finish_job();
   double progress() const;
   void end_loop();
   double loss() const;
   StepRecord record_of_step() const;
   bool speaks_for_job() const;
-  Position position() const;
+  Position position();
   void resume(const std::string& dir);
 
   // core_views.cc
@@ -161,7 +182,7 @@ class Core final : public Reducer {
   Status compare_all(collective::Group& group);
   std::string own_digest() const;
   Status unpack(const std::string& luggage);
-  membership::Report report() const;
+  membership::Report standing() const;
   void take_stock();
   void apply(const Settled& settled);
   std::vector<std::shared_ptr<collective::Region>> renew_areas();
@@ -230,14 +251,19 @@ class Core final : public Reducer {
   SummaryRow row_;
   std::optional<membership::View> row_plan_;  // what the row's outlook is about
   Nanos step_began_{0};
-  double step_seconds_ = 0;
+  Nanos exposed_{0}, input_{0};  // of this turn
+  StepTimes times_;              // of the turn before
   std::uint64_t stripe_digest_ = 0;  // of the stripe that is due, as committed
   std::vector<LogEntry> logs_;       // of the current turn
   std::map<std::string, double> averages_;
   std::uint64_t skipped_ = 0;
   std::uint64_t samples_seen_ = 0;  // by the whole job
   std::uint64_t lineage_ = 0;
-  double samples_per_second_ = 0;  // smoothed
+  Adaptation adaptation_;
+  std::map<std::string, std::vector<std::byte>> last_gradient_;  // of a job of one, by name
+  Summary summary_;                                              // of the step that was closed
+  StepReport report_;
+  Metrics metrics_;
   std::vector<std::weak_ptr<std::function<void()>>> at_step_, at_view_;
 };
 

@@ -70,7 +70,8 @@ void Core::start_operation(Ticket& ticket) {
                                     .in = task.in,
                                     .out = task.out,
                                     .weight = task.weight,
-                                    .squares = task.squares,
+                                    .measure = task.measure,
+                                    .marks = task.marks,
                                     .confirmed_later = task.with_step,
                                     .caller_waits = task.caller_waits})
                           .or_throw();
@@ -152,7 +153,7 @@ void Core::resize(int workers) {
 
 // ---- from view to view ----
 
-Report Core::report() const {
+Report Core::standing() const {
   Report own;
   own.blank = blank_;
   own.step = step_;
@@ -183,7 +184,7 @@ Status Core::try_enter(const View& view, std::unique_ptr<collective::Group>& ent
 }
 
 Status Core::settle_in(collective::Group& group) {
-  Arrival own{report(), replicas_.describe(), {}};
+  Arrival own{standing(), replicas_.describe(), {}};
   for (const auto& ticket : tickets_)
     if (!ticket->task().with_step && !ticket->done_ && !ticket->held_) own.missing.push_back(ticket->number_);
   if (exchange_ && !held_rows_) own.missing.push_back(*exchange_);
@@ -385,8 +386,8 @@ Status Core::transfer(collective::Group& group, const Verdict& verdict) {
   bool giving = group.rank() == verdict.state_from;
   std::string luggage;
   if (giving)
-    luggage = encode(
-        Luggage{step_, samples_seen_, skipped_, lineage_, seed_, plan_, options_, deal_, ledger_, replicas_.items()});
+    luggage = encode(Luggage{step_, samples_seen_, skipped_, lineage_, seed_, plan_, options_, deal_, ledger_,
+                             adaptation_.save(), replicas_.items()});
   auto sizes = group.exchange(std::to_string(luggage.size()));
   if (!sizes.ok()) return sizes.error();
   luggage.resize(std::strtoull(sizes.value()[static_cast<std::size_t>(verdict.state_from)].c_str(), nullptr, 10));
@@ -427,6 +428,7 @@ Status Core::unpack(const std::string& bytes) {
                  fmt::format("the job's data set has {} samples, this worker's has {}",
                              luggage.ledger ? luggage.ledger->samples() : 0, ledger_ ? ledger_->samples() : 0)};
   PLIANT_TRY(replicas_.prepare(luggage.items));
+  PLIANT_TRY(adaptation_.load(luggage.adaptation));
   step_ = luggage.step;
   samples_seen_ = luggage.samples;
   skipped_ = luggage.skipped;

@@ -11,6 +11,7 @@ constexpr std::uint32_t kMostItems = 1 << 20;
 constexpr std::uint32_t kMostDimensions = 64;
 constexpr std::size_t kLongestName = 4096;
 constexpr std::uint32_t kMostMissing = 256;
+constexpr std::size_t kMostAdaptation = 512 << 20;
 
 std::string text_of(ByteWriter out) {
   auto bytes = std::move(out).take();
@@ -140,6 +141,7 @@ std::string encode(const Luggage& luggage) {
     out.put(word);
   out.put(static_cast<std::uint8_t>(luggage.ledger.has_value()));
   if (luggage.ledger) put(out, luggage.ledger->snapshot());
+  out.put_text(luggage.adaptation);
   out.put(static_cast<std::uint32_t>(luggage.items.size()));
   for (const auto& item : luggage.items) put(out, item);
   return text_of(std::move(out));
@@ -160,6 +162,7 @@ Result<Luggage> decode_luggage(std::string_view bytes) {
     if (!ledger.ok()) return ledger.error();
     luggage.ledger = std::move(ledger).value();
   }
+  luggage.adaptation = in.get_text(kMostAdaptation);
   auto items = in.get<std::uint32_t>();
   if (items > kMostItems) return Error{Code::protocol, "too many items of state"};
   for (std::uint32_t i = 0; i < items && in.ok(); ++i) {

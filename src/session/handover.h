@@ -47,6 +47,7 @@ struct Luggage {
   StepsOptions steps;
   Deal deal;  ///< in the next step
   std::optional<Ledger> ledger;
+  std::string adaptation;        ///< monitors and policies
   std::vector<StateItem> items;  ///< names, types, counts and roles, without data
 };
 std::string encode(const Luggage& luggage);

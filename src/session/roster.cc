@@ -177,6 +177,9 @@ void Roster::on_coordinator(const wire::Message& message) {
     if (!first_ || outside_) failure_ = Error{Code::refused, "the job refused this worker: " + refusal->reason};
   } else if (std::holds_alternative<wire::Over>(message)) {
     over_ = true;
+  } else if (const auto* answer = std::get_if<wire::Answer>(&message)) {
+    if (!answer->ok && std::exchange(objection_, answer->text) != answer->text)
+      log::warn("the wish for another number of workers is refused: {}", answer->text);
   } else if (const auto* dead = std::get_if<wire::Dead>(&message)) {
     mesh_->believe_dead(dead->id);
   } else if (auto letter = as_agreement(message)) {

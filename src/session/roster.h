@@ -110,6 +110,7 @@ class Roster {
   std::optional<membership::View> first_;     // guarded by mutex_; the coordinator's first word
   Status failure_;                            // guarded by mutex_; why there will be no view
   bool over_ = false;                         // guarded by mutex_
+  std::string objection_;                     // of the coordinator, to the last wish it refused; guarded by mutex_
   bool outside_ = true;                       // guarded by mutex_; in no view
   std::set<std::uint64_t> departed_;          // guarded by mutex_
   std::string layout_;                        // guarded by mutex_

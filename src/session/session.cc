@@ -1,7 +1,9 @@
 // The public classes, thin over session::Core.
+#include <cxxabi.h>
 #include <pliant/pliant.h>
 
 #include <cmath>
+#include <cstdlib>
 #include <exception>
 #include <numbers>
 
@@ -89,6 +91,31 @@ Session& Session::share(const std::string& name, StatePtr state) {
 
 void Session::batch(const BatchPlan& plan) { core_->set_batch(plan); }
 void Session::workload(double relative) { core_->set_workload(relative); }
+
+Session& Session::monitor(const MonitorOptions& options) {
+  core_->adaptation().monitor(options);
+  return *this;
+}
+
+Session& Session::use(const std::string& name, PolicyPtr policy) {
+  core_->adaptation().use(name, std::move(policy));
+  return *this;
+}
+
+const StepReport& Session::report() const { return core_->report(); }
+
+std::map<std::string, double> Session::metrics() const {
+  std::map<std::string, double> all;
+  for (const auto& [name, metric] : core_->metrics().snapshot()) all[name] = metric.value;
+  return all;
+}
+
+std::string Session::type_name(const std::type_info& type) {
+  int status = 0;
+  std::unique_ptr<char, decltype(&std::free)> name(abi::__cxa_demangle(type.name(), nullptr, nullptr, &status),
+                                                   &std::free);
+  return status == 0 && name ? name.get() : type.name();
+}
 
 Steps Session::steps(const StepsOptions& options) {
   core_->start(options);

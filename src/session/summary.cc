@@ -15,7 +15,7 @@ std::string encode(const SummaryRow& row) {
   for (auto word : {row.step, row.view_hash, row.plan_hash, row.leaves, row.delivered, row.samples, row.state_digest,
                     row.state_stripe, row.skipped, row.share})
     out.put(word);
-  out.put(row.step_seconds);
+  for (double seconds : {row.times.compute, row.times.exposed, row.times.stall, row.times.input}) out.put(seconds);
   out.put(static_cast<std::uint32_t>(row.slots.size()));
   for (auto slot : row.slots) out.put(slot);
   auto logs = std::min(row.logs.size(), kMaxLogs);
@@ -24,6 +24,16 @@ std::string encode(const SummaryRow& row) {
     out.put_text(std::string_view(row.logs[i].name).substr(0, wire::kMaxName));
     out.put(row.logs[i].value);
     out.put(row.logs[i].weight);
+  }
+  auto policies = std::min(row.policies.size(), kMaxPolicies);
+  out.put(static_cast<std::uint32_t>(policies));
+  auto room = kAllFailures;
+  for (std::size_t i = 0; i < policies; ++i) {
+    auto failure = std::string_view(row.policies[i].failure).substr(0, kLongestFailure);
+    if (failure.size() > room) failure = "it failed";
+    room -= std::min(room, failure.size());
+    out.put(row.policies[i].hash);
+    out.put_text(failure);
   }
   auto bytes = std::move(out).take();
   return {bytes.begin(), bytes.end()};
@@ -35,7 +45,8 @@ Result<SummaryRow> decode_summary(std::string_view bytes) {
   for (auto* word : {&row.step, &row.view_hash, &row.plan_hash, &row.leaves, &row.delivered, &row.samples,
                      &row.state_digest, &row.state_stripe, &row.skipped, &row.share})
     *word = in.get<std::uint64_t>();
-  row.step_seconds = in.get<double>();
+  for (auto* seconds : {&row.times.compute, &row.times.exposed, &row.times.stall, &row.times.input})
+    *seconds = in.get<double>();
   auto slots = in.get<std::uint32_t>();
   if (slots > wire::kMaxMembers) return Error{Code::protocol, "a summary with too many contributors"};
   for (std::uint32_t i = 0; i < slots && in.ok(); ++i) row.slots.push_back(in.get<std::uint64_t>());
@@ -47,6 +58,12 @@ Result<SummaryRow> decode_summary(std::string_view bytes) {
     entry.value = in.get<double>();
     entry.weight = in.get<double>();
     row.logs.push_back(std::move(entry));
+  }
+  auto policies = in.get<std::uint32_t>();
+  if (policies > kMaxPolicies) return Error{Code::protocol, "a summary with too many policies"};
+  for (std::uint32_t i = 0; i < policies && in.ok(); ++i) {
+    auto hash = in.get<std::uint64_t>();
+    row.policies.push_back({hash, in.get_text(kLongestFailure)});
   }
   if (!in.finished()) return Error{Code::protocol, "a malformed summary"};
   return row;
@@ -79,6 +96,38 @@ void speak_for(SummaryRow& row, const SummaryRow& dead) {
     if (row.logs.size() < kMaxLogs) row.logs.push_back(log);
 }
 
+namespace {
+
+/// Why a policy has to go, on all workers: what the first one that has trouble with it says.
+std::string problem_with(const std::vector<SummaryRow>& rows, std::size_t policy) {
+  std::vector<std::uint64_t> hashes;
+  for (std::size_t rank = 0; rank < rows.size(); ++rank) {
+    if (policy >= rows[rank].policies.size()) return fmt::format("rank {} does not have it", rank);
+    const auto& word = rows[rank].policies[policy];
+    if (!word.failure.empty()) return fmt::format("rank {}: {}", rank, word.failure);
+    hashes.push_back(word.hash);
+  }
+  auto text = deviants(hashes);
+  return text.empty() ? "" : "it answers differently: " + text;
+}
+
+/// Means, of those who were there in the step before.
+StepTimes mean_times(const std::vector<SummaryRow>& rows) {
+  StepTimes mean;
+  double count = 0;
+  for (const auto& row : rows) count += row.times.whole() > 0 ? 1 : 0;
+  if (count == 0) return mean;
+  for (const auto& row : rows) {
+    mean.compute += row.times.compute / count;
+    mean.exposed += row.times.exposed / count;
+    mean.stall += row.times.stall / count;
+    mean.input += row.times.input / count;
+  }
+  return mean;
+}
+
+}  // namespace
+
 Result<Summary> fold(const std::vector<SummaryRow>& rows) {
   std::vector<std::uint64_t> digests;
   Summary summary;
@@ -90,6 +139,7 @@ Result<Summary> fold(const std::vector<SummaryRow>& rows) {
                    fmt::format("rank 0 closes step {}, rank {} closes step {}", rows[0].step, rank, row.step)};
     digests.push_back(row.state_digest);
     summary.samples += row.samples;
+    summary.contributors += row.samples > 0 ? 1 : 0;
     summary.slots.insert(summary.slots.end(), row.slots.begin(), row.slots.end());
     summary.delivered = summary.delivered || row.delivered != 0;
     summary.outlooks.push_back({row.plan_hash, row.leaves != 0});
@@ -107,6 +157,8 @@ Result<Summary> fold(const std::vector<SummaryRow>& rows) {
   std::sort(summary.slots.begin(), summary.slots.end());
   for (const auto& [name, sum] : sums)
     if (sum.second > 0) summary.averages[name] = sum.first / sum.second;
+  summary.times = mean_times(rows);
+  for (std::size_t i = 0; i < rows[0].policies.size(); ++i) summary.policies.push_back(problem_with(rows, i));
   return summary;
 }
 

@@ -2,6 +2,8 @@
 // them and fold them in rank order, so that everybody comes to the same conclusion.
 #pragma once
 
+#include <pliant/policy.h>
+
 #include <cstdint>
 #include <map>
 #include <string>
@@ -16,11 +18,20 @@
 namespace pliant::session {
 
 inline constexpr std::size_t kMaxLogs = 24;
+inline constexpr std::size_t kMaxPolicies = 8;
+inline constexpr std::size_t kLongestFailure = 120;
+inline constexpr std::size_t kAllFailures = 240;  ///< of a row, which has to fit into what a group exchanges
 
 struct LogEntry {
   std::string name;
   double value = 0;
   double weight = 0;
+};
+
+/// What a policy of this worker says: equal hashes are equal wishes, 0 is none.
+struct PolicyWord {
+  std::uint64_t hash = 0;
+  std::string failure;  ///< why it has to go; empty: it may stay
 };
 
 struct SummaryRow {
@@ -34,10 +45,11 @@ struct SummaryRow {
   std::uint64_t state_stripe = 0;
   std::uint64_t skipped = 0;  ///< steps skipped so far because of non-finite gradients
   std::uint64_t share = 0;    ///< of the batch that it wants, relative to the others
-  double step_seconds = 0;    ///< this worker's previous step
+  StepTimes times;            ///< of this worker's previous step
   /// Whose samples these are, by rank when the step began: its own, and those of the dead that it speaks for.
   std::vector<std::uint64_t> slots;
   std::vector<LogEntry> logs;  ///< of the previous step
+  std::vector<PolicyWord> policies;
 };
 
 std::string encode(const SummaryRow& row);
@@ -51,6 +63,9 @@ struct Summary {
   std::vector<membership::Outlook> outlooks;  ///< by rank
   Shares shares;                              ///< by rank
   std::map<std::string, double> averages;
+  int contributors = 0;               ///< whose gradients count: those with samples
+  StepTimes times;                    ///< of the previous step, the mean over workers
+  std::vector<std::string> policies;  ///< by policy: why it has to go, on all workers; empty: all say the same
 };
 /// `row` speaks for a dead worker too, whose own row is `dead`.
 void speak_for(SummaryRow& row, const SummaryRow& dead);

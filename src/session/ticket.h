@@ -32,11 +32,14 @@ struct Task {
   const void* in = nullptr;
   void* out = nullptr;
   double weight = 1;
-  bool squares = false;
+  collective::Measure measure = collective::Measure::nothing;
   bool caller_waits = false;
   /// Counts only if the step's summary does: all such reductions of a step have the same contributors, or are done
   /// again. Nothing may be made of the result before the step is closed.
   bool with_step = false;
+  bool gradient = false;  ///< a part of the step's gradient: monitors look at what was measured
+  std::shared_ptr<const collective::Marks> marks;  ///< of the tensors in it
+  std::vector<std::uint32_t> tensors;              ///< their numbers, by mark
 };
 
 /// A reduction in flight. Done once, it stays done, unless it is `with_step` and its step is reduced again.
@@ -47,7 +50,8 @@ class Ticket {
   bool done() const { return done_; }
   /// REQUIRES done(). Registered memory only.
   const void* result() const { return operation_->result(); }
-  double squares() const { return operation_->squares(); }
+  const collective::Measured& measured() const { return operation_->measured(); }
+  const std::vector<collective::MeasuredPart>& own_parts() const { return operation_->own_parts(); }
 
  private:
   friend class Core;

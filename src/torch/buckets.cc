@@ -201,6 +201,15 @@ void Buckets::submit(Bucket& bucket) {
   // weighted mean, so it is applied here, once, if there is one.
   if (options_.accumulate > 1)
     for (auto index : bucket.members) slots_[index].own.div_(options_.accumulate);
+  std::shared_ptr<collective::Marks> marks;
+  std::vector<std::uint32_t> tensors;
+  if (core_.variance_due()) {
+    marks = std::make_shared<collective::Marks>();
+    for (auto index : bucket.members) {
+      marks->push_back(slots_[index].offset);
+      tensors.push_back(static_cast<std::uint32_t>(index));
+    }
+  }
   bucket.ticket = core_.submit({.name = bucket.name,
                                 .dtype = bucket.dtype,
                                 .op = Op::weighted_mean,
@@ -208,8 +217,11 @@ void Buckets::submit(Bucket& bucket) {
                                 .area = bucket.area,
                                 .offset = bucket.begin,
                                 .weight = core_.contribution(),
-                                .squares = true,
-                                .with_step = true});
+                                .measure = core_.gradient_measure(),
+                                .with_step = true,
+                                .gradient = true,
+                                .marks = std::move(marks),
+                                .tensors = std::move(tensors)});
   fault::point("between_buckets");
 }
 
@@ -242,7 +254,7 @@ void Buckets::submit_rest() {
 
 bool Buckets::take_results() {
   squared_norm_ = 0;
-  for (auto& bucket : buckets_) squared_norm_ += bucket.ticket->squares();
+  for (auto& bucket : buckets_) squared_norm_ += bucket.ticket->measured().squares;
   const auto* used = static_cast<const std::uint8_t*>(used_ticket_->result());
   for (std::size_t index = 0; index < slots_.size(); ++index) slots_[index].used_by_anyone = used[index] != 0;
   return std::isfinite(squared_norm_);

@@ -2,6 +2,7 @@
 #include <pliant/data.h>
 #include <pliant/torch.h>
 
+#include <chrono>
 #include <future>
 
 #include "base/hash.h"
@@ -96,6 +97,14 @@ class Loader::Impl {
   }
 
   Batch next() {
+    auto began = std::chrono::steady_clock::now();
+    auto batch = take();
+    core_.count_input(std::chrono::steady_clock::now() - began);
+    return batch;
+  }
+
+ private:
+  Batch take() {
     auto lease = sampler_.next();
     Batch batch;
     bool foreseen = false;
@@ -110,7 +119,6 @@ class Loader::Impl {
     return batch;
   }
 
- private:
   Batch make(Lease lease) const {
     torch::NoGradGuard no_grad;
     auto seed = core_.seed();

@@ -5,6 +5,7 @@
 
 #include "base/fault.h"
 #include "base/log.h"
+#include "policy/rate_plan.h"
 #include "torch/buckets.h"
 
 namespace pliant {
@@ -35,6 +36,22 @@ std::vector<torch::Tensor> parameters_of(torch::optim::Optimizer& optimizer) {
   if (parameters.empty()) throw Failure(Code::invalid, "the optimizer has no parameters");
   return parameters;
 }
+
+}  // namespace
+
+namespace {
+
+class PlanState final : public State {
+ public:
+  explicit PlanState(std::shared_ptr<policy::RatePlan> plan) : plan_(std::move(plan)) {}
+  std::vector<StateItem> items() override {
+    auto& numbers = plan_->state();
+    return {{"numbers", Dtype::f64, numbers.data(), numbers.size(), Role::other, plan_, {}}};
+  }
+
+ private:
+  std::shared_ptr<policy::RatePlan> plan_;
+};
 
 }  // namespace
 
@@ -91,6 +108,22 @@ class DistributedOptimizer::Impl {
     synchronized_ = false;
   }
 
+  void rate(rules::Rule rule) {
+    plan_->set_rule(std::move(rule));
+    shares_.clear();
+    auto first = inner_.param_groups().front().options().get_lr();
+    for (auto& group : inner_.param_groups())
+      shares_.push_back(first > 0 ? group.options().get_lr() / first : 1);
+  }
+  void compensate(const rules::Compensation::Options& options) {
+    plan_->compensate(options);
+    share_plan();
+  }
+  void adascale(double base_batch, double steps) {
+    plan_->adascale(base_batch, steps);
+    share_plan();
+  }
+
   double norm() const { return norm_; }
   session::Core& core() { return core_; }
   torch::optim::Optimizer& inner() { return inner_; }
@@ -99,7 +132,7 @@ class DistributedOptimizer::Impl {
   /// From here on the step is everybody's: what is seen of the mean is what will be applied.
   void close() {
     buckets_.submit_rest();
-    core_.set_rate(inner_.param_groups().front().options().get_lr());
+    core_.set_rate(std::nan(""));  // until it is known; of a step that is left out it never is
     core_.close_step();
     finite_ = buckets_.take_results();
   }
@@ -113,7 +146,10 @@ class DistributedOptimizer::Impl {
 
   void apply() {
     double factor = options_.clip_norm > 0 && norm_ > options_.clip_norm ? options_.clip_norm / norm_ : 1;
-    if (synchronized_) {
+    if (options_.layerwise != Layerwise::none) {
+      if (!synchronized_) buckets_.copy_mean(factor);
+      weigh_layers();
+    } else if (synchronized_) {
       if (factor != 1) {
         torch::NoGradGuard no_grad;
         for (std::size_t i = 0; i < buckets_.size(); ++i)
@@ -124,8 +160,63 @@ class DistributedOptimizer::Impl {
     } else {
       buckets_.copy_mean(factor);
     }
+    auto rates = set_rates();
     inner_.step();
+    if (core_.adaptation().parameter_norm_due(core_.step())) measure_parameters();
+    for (std::size_t i = 0; i < rates.size(); ++i) inner_.param_groups()[i].options().set_lr(rates[i]);
     fault::point("after_apply");
+  }
+
+  /// For the update that is due. Returns the groups' rates as scheduled, without the factor of this step.
+  std::vector<double> set_rates() {
+    auto& groups = inner_.param_groups();
+    auto own = groups.front().options().get_lr();
+    auto rate = plan_->next(core_.where(), core_.adaptation().noise(), own);
+    auto factor = rate.factor * core_.adaptation().rate_factor();
+    core_.set_rate(rate.scheduled * factor);
+    if (plan_->done()) core_.adaptation().stop();
+    if (factor == 1 && !plan_->has_rule()) return {};
+    std::vector<double> scheduled;
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      scheduled.push_back(plan_->has_rule() ? rate.scheduled * shares_.at(i) : groups[i].options().get_lr());
+      groups[i].options().set_lr(scheduled[i] * factor);
+    }
+    return scheduled;
+  }
+
+  void measure_parameters() {
+    torch::NoGradGuard no_grad;
+    double squares = 0;
+    for (std::size_t i = 0; i < buckets_.size(); ++i) {
+      auto norm = buckets_.parameter(i).norm().item<double>();
+      squares += norm * norm;
+    }
+    core_.adaptation().set_parameter_norm(std::sqrt(squares));
+  }
+
+  /// Every tensor's gradient times its own rate; weights and mean gradients are the same everywhere, and so are these.
+  void weigh_layers() {
+    torch::NoGradGuard no_grad;
+    auto rate = inner_.param_groups().front().options().get_lr();
+    const auto& layers = options_.layers;
+    for (std::size_t i = 0; i < buckets_.size(); ++i) {
+      auto& parameter = buckets_.parameter(i);
+      auto& grad = parameter.mutable_grad();
+      if (!grad.defined()) continue;
+      auto weights = parameter.norm().item<double>(), gradient = grad.norm().item<double>();
+      if (weights == 0 || gradient == 0) continue;
+      auto ratio = options_.layerwise == Layerwise::larc
+                       ? rules::clipped_layerwise_ratio(weights, gradient, rate, layers)
+                       : rules::layerwise_ratio(weights, gradient, layers);
+      if (layers.weight_decay != 0) grad.add_(parameter, layers.weight_decay);
+      grad.mul_(ratio);
+    }
+  }
+
+  /// What the plan knows moves with the job.
+  void share_plan() {
+    if (std::exchange(plan_shared_, true)) return;
+    core_.replicas().add("~rate", std::make_shared<PlanState>(plan_));
   }
 
   /// Hooks every parameter that needs a gradient and has no hook yet: frozen ones may thaw later.
@@ -146,6 +237,9 @@ class DistributedOptimizer::Impl {
   std::vector<std::shared_ptr<torch::autograd::Node>> hooked_;  // held: an accumulator dies with its last owner
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // shared with the hooks
   session::Core::Listener on_step_, on_view_;
+  std::shared_ptr<policy::RatePlan> plan_ = std::make_shared<policy::RatePlan>();  // shared: as state it may outlive this
+  std::vector<double> shares_;  // of groups in the rate of the rule
+  bool plan_shared_ = false;
   bool synchronized_ = false;
   bool finite_ = true;
   double norm_ = 0;
@@ -165,6 +259,9 @@ DistributedOptimizer::~DistributedOptimizer() = default;
 void DistributedOptimizer::zero_grad() { impl_->zero_grad(); }
 void DistributedOptimizer::synchronize() { impl_->synchronize(); }
 void DistributedOptimizer::step() { impl_->step(); }
+void DistributedOptimizer::rate(rules::Rule rule) { impl_->rate(std::move(rule)); }
+void DistributedOptimizer::compensate(const rules::Compensation::Options& options) { impl_->compensate(options); }
+void DistributedOptimizer::adascale(double base_batch, double steps) { impl_->adascale(base_batch, steps); }
 double DistributedOptimizer::gradient_norm() const { return impl_->norm(); }
 std::uint64_t DistributedOptimizer::skipped() const { return impl_->core().skipped(); }
 torch::optim::Optimizer& DistributedOptimizer::inner() { return impl_->inner(); }

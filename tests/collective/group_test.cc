@@ -103,12 +103,14 @@ TEST(Group, SquaresAreTheSameBitsEverywhere) {
       double mean = 2 * std::sin(static_cast<float>(i));
       want += mean * mean;
     }
-    Request request{.name = "g", .op = Op::mean, .count = kCount, .region = region, .squares = true};
+    Request request{.name = "g", .op = Op::mean, .count = kCount, .region = region, .measure = Measure::spread};
     auto operation = group.submit(request).or_throw();
     group.wait(operation).or_throw();
-    EXPECT_NEAR(operation->squares(), want, want * 1e-5);
+    EXPECT_NEAR(operation->measured().squares, want, want * 1e-5);
+    // The contributions are 1/2, 1 and 3/2 times the mean.
+    EXPECT_NEAR(operation->measured().spread, want * (0.25 + 1 + 2.25), want * 1e-4);
     std::uint64_t bits = 0;
-    double squares = operation->squares();
+    double squares = operation->measured().squares + operation->measured().spread;
     std::memcpy(&bits, &squares, 8);
     std::uint64_t none = 0;
     if (!first.compare_exchange_strong(none, bits)) {

@@ -44,33 +44,40 @@ INSTANTIATE_TEST_SUITE_P(Hosts, BetweenHosts,
 TEST(Hosts, EveryRankGetsTheSameBitsAndTheSameSquares) {
   constexpr std::size_t kCount = 300'001;
   std::vector<std::vector<float>> results(5);
-  std::vector<double> squares(5);
+  std::vector<double> squares(5), spreads(5), given(5);
   run_hosts({0, 1, 0, 1, 2}, [&](Group& group) {
     std::mt19937 random(static_cast<unsigned>(group.rank()));
     std::normal_distribution<float> normal;
     auto region = group.create_region("values", kCount * 4).or_throw();
     auto* in = reinterpret_cast<float*>(region->input());
-    for (std::size_t i = 0; i < kCount; ++i) in[i] = normal(random);
+    for (std::size_t i = 0; i < kCount; ++i) {
+      in[i] = normal(random);
+      given[group.rank()] += (group.rank() + 0.5) * static_cast<double>(in[i]) * in[i];
+    }
     auto done = group
                     .submit({.name = "values",
                              .op = Op::weighted_mean,
                              .count = kCount,
                              .region = region,
                              .weight = group.rank() + 0.5,
-                             .squares = true})
+                             .measure = Measure::spread})
                     .or_throw();
     group.wait(done).or_throw();
     const auto* out = static_cast<const float*>(done->result());
     results[group.rank()].assign(out, out + kCount);
-    squares[group.rank()] = done->squares();
+    squares[group.rank()] = done->measured().squares;
+    spreads[group.rank()] = done->measured().spread;
   });
   double sum = 0;
   for (auto value : results[0]) sum += static_cast<double>(value) * value;
   for (int rank = 0; rank < 5; ++rank) {
     EXPECT_EQ(results[rank], results[0]) << rank;
     EXPECT_EQ(squares[rank], squares[0]) << rank;
+    EXPECT_EQ(spreads[rank], spreads[0]) << rank;
   }
   EXPECT_NEAR(squares[0], sum, sum * 1e-6);
+  auto all_given = std::accumulate(given.begin(), given.end(), 0.0);
+  EXPECT_NEAR(spreads[0], all_given, all_given * 1e-6);
 }
 
 TEST(Hosts, SomeOrAllOfAHostMayContributeNothing) {

@@ -32,7 +32,7 @@ TEST(Kernels, SumInRankOrderToTheBitForAnyNumberOfContributors) {
         }
         std::vector<float> out(count + 16);
         Recipe recipe{Dtype::f32, Op::mean, 1.0 / static_cast<double>(ranks), true, count % 2 == 0, true};
-        double squares = reduce(recipe, out.data(), in, count, level);
+        auto squares = reduce(recipe, out.data(), in, count, level).squares;
         double want_squares = 0;
         for (std::size_t i = 0; i < count; ++i) {
           float want = inputs[0][i];
@@ -44,6 +44,83 @@ TEST(Kernels, SumInRankOrderToTheBitForAnyNumberOfContributors) {
         ASSERT_NEAR(squares, want_squares, want_squares * 1e-4 + 1e-9);
         for (std::size_t i = count; i < out.size(); ++i) ASSERT_EQ(out[i], 0);  // nothing behind the end
       }
+}
+
+double sum_of_squares(const auto& values) {
+  double sum = 0;
+  for (auto value : values) sum += static_cast<double>(value) * static_cast<double>(value);
+  return sum;
+}
+
+TEST(Kernels, MeasuringChangesNoBitOfTheResult) {
+  std::mt19937 random(2);
+  std::normal_distribution<float> normal;
+  for (auto level : levels())
+    for (std::size_t ranks : {1UL, 2UL, 8UL, 9UL, 17UL})
+      for (std::size_t count : {1UL, 17UL, 1024UL, 5003UL})
+        for (bool equal : {true, false}) {
+          std::vector<std::vector<float>> inputs(ranks, std::vector<float>(count));
+          std::vector<double> weights, shares(ranks);
+          for (std::size_t k = 0; k < ranks; ++k) {
+            for (float& x : inputs[k]) x = normal(random);
+            weights.push_back(equal ? 3 : static_cast<double>(k + 1));
+          }
+          auto recipe = recipe_for(Dtype::f32, Op::weighted_mean, weights, shares);
+          std::vector<Contribution> in;
+          double want = 0;
+          for (std::size_t k = 0; k < ranks; ++k) {
+            in.push_back({inputs[k].data(), shares[k], weights[k]});
+            want += weights[k] * sum_of_squares(inputs[k]);
+          }
+          std::vector<float> plain(count), measured(count);
+          auto nothing = reduce(recipe, plain.data(), in, count, level);
+          EXPECT_EQ(nothing.squares, 0);
+          EXPECT_EQ(nothing.spread, 0);
+          recipe.squares = recipe.spread = true;
+          auto seen = reduce(recipe, measured.data(), in, count, level);
+          ASSERT_EQ(plain, measured);
+          ASSERT_NEAR(seen.spread, want, want * 1e-5);
+          ASSERT_NEAR(seen.squares, sum_of_squares(plain), sum_of_squares(plain) * 1e-5 + 1e-12);
+        }
+}
+
+TEST(Kernels, ContributionsAreMeasuredInAnyTypeAndInPlace) {
+  for (auto level : levels()) {
+    std::vector<double> a(100, 3), b(100, 4);
+    Recipe recipe{.dtype = Dtype::f64, .op = Op::mean, .factor = 0.5, .squares = true, .spread = true};
+    std::vector<Contribution> in{{a.data(), 1, 1}, {b.data(), 1, 2}};
+    auto seen = reduce(recipe, a.data(), in, 100, level);  // the result replaces a contribution
+    EXPECT_DOUBLE_EQ(seen.spread, 100 * (9 + 2 * 16));
+    EXPECT_DOUBLE_EQ(seen.squares, 100 * 3.5 * 3.5);
+  }
+}
+
+TEST(Kernels, SquaresThatAFloatCannotHoldAreMeasured) {
+  for (auto level : levels()) {
+    std::vector<float> a(1024, 1e25F), out(1024);
+    Recipe recipe{.dtype = Dtype::f32, .op = Op::mean, .squares = true, .spread = true};
+    std::vector<Contribution> in{{a.data(), 1, 1}};
+    auto seen = reduce(recipe, out.data(), in, 1024, level);
+    EXPECT_NEAR(seen.spread / 1024e50, 1, 1e-5);
+    EXPECT_NEAR(seen.squares / 1024e50, 1, 1e-5);
+  }
+}
+
+TEST(Kernels, TheInnerProductWithWhatWasKeptBefore) {
+  std::mt19937 random(3);
+  std::normal_distribution<float> normal;
+  for (auto level : levels())
+    for (std::size_t count : {1UL, 16UL, 1000UL, 5003UL}) {
+      std::vector<float> kept(count), now(count);
+      double want = 0;
+      for (std::size_t i = 0; i < count; ++i) {
+        kept[i] = normal(random);
+        now[i] = normal(random);
+        want += static_cast<double>(kept[i]) * now[i];
+      }
+      EXPECT_NEAR(product_and_keep(Dtype::f32, kept.data(), now.data(), count, level), want, 1e-3);
+      EXPECT_EQ(kept, now);
+    }
 }
 
 TEST(Kernels, SharesMakeAWeightedMean) {
@@ -72,11 +149,11 @@ TEST(Kernels, NonFiniteElementsShowInTheSquaresAndLargeOnesDoNotOverflow) {
     std::vector<float> a(2000, 1e25F), out(2000);
     std::vector<Contribution> in{{a.data(), 1}};
     Recipe recipe{Dtype::f32, Op::sum, 1, true, false, true};
-    EXPECT_NEAR(reduce(recipe, out.data(), in, 2000, level), 2000 * 1e50, 1e48);
+    EXPECT_NEAR(reduce(recipe, out.data(), in, 2000, level).squares, 2000 * 1e50, 1e48);
     a[1234] = std::numeric_limits<float>::infinity();
-    EXPECT_FALSE(std::isfinite(reduce(recipe, out.data(), in, 2000, level)));
+    EXPECT_FALSE(std::isfinite(reduce(recipe, out.data(), in, 2000, level).squares));
     a[1234] = std::nanf("");
-    EXPECT_FALSE(std::isfinite(reduce(recipe, out.data(), in, 2000, level)));
+    EXPECT_FALSE(std::isfinite(reduce(recipe, out.data(), in, 2000, level).squares));
   }
 }
 

@@ -16,7 +16,8 @@ SummaryRow row(std::uint64_t step, std::uint64_t samples, std::vector<LogEntry> 
 TEST(Summary, ComesBackFromItsBytes) {
   auto before = row(7, 64, {{"loss", 0.5, 64}, {"accuracy", 0.9, 64}});
   before.state_digest = 0x1234567890abcdef;
-  before.step_seconds = 0.25;
+  before.times = {0.25, 0.5, 0.125, 0.0625};
+  before.policies = {{17, ""}, {0, "it threw"}};
   auto after = decode_summary(encode(before)).or_throw();
   EXPECT_EQ(encode(after), encode(before));
   EXPECT_EQ(after.logs.at(1).name, "accuracy");

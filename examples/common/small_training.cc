@@ -1,0 +1,77 @@
+#include "small_training.h"
+
+#include <cstdio>
+
+namespace nn = torch::nn;
+
+void add_small_options(CLI::App& app, SmallOptions& options) {
+  app.add_option("--data", options.data, "folder with the IDX files")->capture_default_str();
+  app.add_option("--epochs", options.epochs, "passes over the data")->check(CLI::Range(1, 10000))->capture_default_str();
+  app.add_option("--batch", options.batch, "samples per worker and step")
+      ->check(CLI::Range(1, 60000))
+      ->capture_default_str();
+  app.add_option("--global-batch", options.global_batch, "samples per step, divided among the workers; beats --batch")
+      ->check(CLI::Range(1, 60000));
+  app.add_option("--lr", options.lr, "learning rate")->check(CLI::PositiveNumber)->capture_default_str();
+  app.add_option("--momentum", options.momentum, "of SGD")->check(CLI::Range(0.0, 1.0))->capture_default_str();
+  app.add_option("--limit", options.limit, "train on so many samples only")->check(CLI::NonNegativeNumber);
+}
+
+void train_small(const SmallOptions& options, const pliant::OptimizerOptions& optimizer_options,
+                 const std::function<void(pliant::Session&, pliant::DistributedOptimizer&)>& set_up) {
+  auto session = pliant::Session::join();
+  torch::manual_seed(static_cast<std::int64_t>(session.seed()));
+  torch::set_num_threads(1);
+  auto [images, labels] = pliant::read_mnist(options.data, true);
+  auto [test_images, test_labels] = pliant::read_mnist(options.data, false);
+  if (options.limit > 0 && options.limit < images.size(0)) {
+    images = images.narrow(0, 0, options.limit);
+    labels = labels.narrow(0, 0, options.limit);
+  }
+  nn::Sequential model(nn::Flatten(), nn::Linear(784, 128), nn::ReLU(), nn::Linear(128, 10));
+  torch::optim::SGD sgd(model->parameters(), torch::optim::SGDOptions(options.lr).momentum(options.momentum));
+
+  auto with_batch = optimizer_options;
+  with_batch.local_batch = options.batch;
+  pliant::DistributedOptimizer optimizer(session, sgd, with_batch);
+  pliant::ElasticSampler sampler(session, static_cast<std::uint64_t>(images.size(0)),
+                                 {.global_batch = options.global_batch});
+  session.share("model", pliant::state_of(*model)).share("optimizer", pliant::state_of(sgd));
+  pliant::TensorDataset dataset(images, labels);
+  pliant::Loader loader(session, sampler, dataset);
+  set_up(session, optimizer);
+
+  for (auto step : session.steps({.epochs = options.epochs})) {
+    auto batch = loader.next();
+    optimizer.zero_grad();
+    torch::Tensor loss = torch::zeros({});
+    if (batch.size() > 0) {
+      loss = nn::functional::cross_entropy(model->forward(batch.inputs), batch.targets);
+      loss.backward();
+    }
+    optimizer.step();
+    step.log("loss", loss);
+    if (!step.ends_epoch()) continue;
+    torch::NoGradGuard no_grad;
+    auto right = model->forward(test_images).argmax(1).eq(test_labels).sum().item<double>();
+    auto accuracy = session.average("accuracy", right / static_cast<double>(test_labels.size(0)));
+    const auto& last = session.report();
+    if (session.leader())
+      std::printf("epoch %llu  step %llu  workers %d  batch %llu  rate %.4g  loss %.4f  noise scale %.0f  accuracy %.2f %%\n",
+                  static_cast<unsigned long long>(step.epoch() + 1), static_cast<unsigned long long>(step.index() + 1),
+                  session.size(), static_cast<unsigned long long>(last.global_batch), last.rate,
+                  session.averages().at("loss"), last.noise_scale.value_or(0), 100 * accuracy);
+  }
+}
+
+int run_example(int argc, char** argv, CLI::App& app, const std::function<void()>& body) {
+  CLI11_PARSE(app, argc, argv);
+  std::setvbuf(stdout, nullptr, _IOLBF, 0);
+  try {
+    body();
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+  return 0;
+}

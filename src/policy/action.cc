@@ -1,0 +1,76 @@
+#include "policy/action.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "base/bytes.h"
+
+namespace pliant::policy {
+namespace {
+
+enum : std::uint8_t { kWorkers = 1, kGlobal = 2, kLocal = 4, kRate = 8, kStop = 16 };
+
+}  // namespace
+
+std::string encode(const Action& action) {
+  ByteWriter out;
+  std::uint8_t what = 0;
+  if (action.workers) what |= kWorkers;
+  if (action.global_batch) what |= kGlobal;
+  if (action.local_batch) what |= kLocal;
+  if (action.rate_factor) what |= kRate;
+  if (action.stop) what |= kStop;
+  out.put(what);
+  out.put(static_cast<std::int64_t>(action.workers.value_or(0)));
+  out.put(action.global_batch.value_or(0));
+  out.put(action.local_batch.value_or(0));
+  out.put(action.rate_factor.value_or(0));
+  out.put_text(std::string_view(action.text).substr(0, kLongestText));
+  auto bytes = std::move(out).take();
+  return {bytes.begin(), bytes.end()};
+}
+
+Result<Action> decode_action(std::string_view bytes) {
+  ByteReader in({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
+  auto what = in.get<std::uint8_t>();
+  auto workers = in.get<std::int64_t>();
+  auto global = in.get<std::uint64_t>();
+  auto local = in.get<std::uint64_t>();
+  auto rate = in.get<double>();
+  Action action;
+  action.text = in.get_text(kLongestText);
+  if (!in.finished()) return Error{Code::protocol, "a malformed action"};
+  if (what & kWorkers) action.workers = static_cast<int>(workers);
+  if (what & kGlobal) action.global_batch = global;
+  if (what & kLocal) action.local_batch = local;
+  if (what & kRate) action.rate_factor = rate;
+  action.stop = (what & kStop) != 0;
+  return action;
+}
+
+std::string describe(const Action& action) {
+  std::string text;
+  auto add = [&](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  if (action.workers) add(fmt::format("{} workers", *action.workers));
+  if (action.global_batch) add(fmt::format("a batch of {}", *action.global_batch));
+  if (action.local_batch) add(fmt::format("a batch of {} per worker", *action.local_batch));
+  if (action.rate_factor) add(fmt::format("{:.4g} times the rate", *action.rate_factor));
+  if (action.stop) add("to stop");
+  if (!action.text.empty()) add('"' + action.text + '"');
+  return text.empty() ? "nothing" : text;
+}
+
+std::string objection_to(const Action& action) {
+  constexpr std::uint64_t kMostSamples = 1ULL << 40;
+  if (action.workers && (*action.workers < 1 || *action.workers > 65536))
+    return fmt::format("a job of {} workers cannot be", *action.workers);
+  for (const auto& batch : {action.global_batch, action.local_batch})
+    if (batch && (*batch == 0 || *batch > kMostSamples)) return fmt::format("a batch of {} cannot be", *batch);
+  if (action.rate_factor && !(std::isfinite(*action.rate_factor) && *action.rate_factor >= 0))
+    return fmt::format("{} times the rate cannot be", *action.rate_factor);
+  if (action.global_batch && action.local_batch) return "a batch is given per worker or in all, not both";
+  return {};
+}
+
+}  // namespace pliant::policy
