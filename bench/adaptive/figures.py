@@ -2,6 +2,8 @@
 """Trains, and draws what adaptation does to learning. See README.md."""
 
 import argparse
+import concurrent.futures
+import math
 import pathlib
 import sys
 
@@ -10,12 +12,11 @@ import runs
 from runs import rounds
 
 
-def over_seeds(count, make):
+def over_seeds(options, make):
     """make(seed) for each seed, with progress."""
-    done = []
-    for seed in range(1, count + 1):
-        done.append(make(seed))
-        print(f"  seed {seed}: accuracy {done[-1].accuracies[-1]:.2f} %", file=sys.stderr, flush=True)
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as jobs:
+        done = list(jobs.map(make, range(1, options.seeds + 1)))
+    print("  accuracy, %:", ", ".join(f"{run.accuracies[-1]:.2f}" for run in done), file=sys.stderr, flush=True)
     return done
 
 
@@ -39,34 +40,37 @@ def table(header, rows):
 
 
 def dynamic_sgd(options):
-    """The batch grows twelvefold in mid-training, by a resize from 1 worker to 4."""
-    change, epochs = (300, 3) if options.quick else (1000, 6)
-    policies = {"static": (), "other": (f"schedule:1x{change},4x1000000",
-                                        f"schedule:64x{change},768x1000000,of=batch")}
-    modes, rows, series = {}, [], {}
-    for mode in ("static", "instant", "compensated"):
-        print(mode, file=sys.stderr)
-        chosen = policies["static" if mode == "static" else "other"]
-        modes[mode] = over_seeds(options.seeds, lambda seed: runs.train(
-            "dynamic_sgd", ["--mode", mode, "--epochs", epochs, "--lr", options.lr, "--global-batch", 64,
-                            *(["--limit", 20000] if options.quick else [])],
-            workers=1, most=4, policies=chosen, seed=seed))
-    for mode, many in modes.items():
-        spikes = []
-        for run in many:
-            before = sum(run.losses[change - 100:change]) / 100
-            after = runs.smooth(run.losses, 8)[change + 8:change + 60]
-            spikes.append(max(after) - before)
-        rows.append([mode, pm(spikes), pm([run.accuracies[-1] for run in many]),
-                     "/".join(str(size) for size in sorted({size for run in many for size in run.sizes}))])
-        window = slice(change - 100, change + 160)
-        series[mode] = band([runs.Run(runs.smooth(run.losses, 8)[window], run.rates[window], run.batches[window],
-                                      run.sizes[window], [], []) for run in many],
-                            lambda run: list(range(change - 100, change - 100 + len(run.losses))),
-                            lambda run: run.losses)
-    svg = chart.chart("A batch of 64 becomes 768 in mid-training", "step", "training loss (mean of 8 steps)", series,
-                      marks=[(change, "64 → 768")])
-    return svg, table(["rate", "loss spike", "final accuracy, %", "workers"], rows)
+    """A batch of 64 becomes 768 in mid-training, by a resize from 1 worker to 4."""
+    at, epochs, before, after = (300, 8, 100, 120) if options.quick else (1000, 12, 100, 200)
+    series, rows = {}, []
+    ways = {"static": ["--mode", "compensated"], "compensated": ["--at", at, "--mode", "compensated"],
+            "instant": ["--at", at, "--mode", "instant"]}
+    whens = []
+    for name, flags in ways.items():
+        print(name, file=sys.stderr)
+        many = over_seeds(options, lambda seed: runs.train(
+            "dynamic_sgd", [*flags, "--epochs", epochs, "--lr", options.lr,
+                            *(["--limit", 20000] if options.quick else [])], workers=1, most=4, seed=seed))
+        spikes, windows = [], []
+        for number, run in enumerate(many):
+            when = next((step for step, batch in enumerate(run.batches) if batch > 64), None)
+            if name == "static":  # the same place in a run in which nothing happens
+                when = at + 1000 if not options.quick else at + 400
+            elif when is None or when + after > len(run.losses):
+                raise rounds.Failure(f"{name}, seed {number + 1}: the batch did not grow in time")
+            whens.append(when)
+            curve = runs.smooth_by_samples(run.losses, run.batches, 768)
+            usual = sum(run.losses[when - before:when]) / before
+            spikes.append(max(curve[when + 1:when + after]) - usual)
+            windows.append([curve[when + step] - usual for step in range(-before, after)])
+        rows.append([name, pm(spikes), f"{min(spikes):.3g} – {max(spikes):.3g}", pm([run.accuracies[-1] for run in many]),
+                     str(sorted({size for run in many for size in run.sizes}))])
+        columns = list(zip(*windows))
+        series[name] = (list(range(-before, after)), [sum(column) / len(column) for column in columns],
+                        [min(column) for column in columns], [max(column) for column in columns])
+    svg = chart.chart("A batch of 64 becomes 768 in mid-training", "steps after the change",
+                      "training loss over the mean before", series, marks=[(0, "64 → 768")])
+    return svg, table(["rate", "loss spike", "range", "final accuracy, %", "workers"], rows)
 
 
 def adascale(options):
@@ -75,7 +79,7 @@ def adascale(options):
     series, rows = {}, []
     for scale in (1, 4, 16):
         print(f"S = {scale}", file=sys.stderr)
-        many = over_seeds(options.seeds, lambda seed: runs.train(
+        many = over_seeds(options, lambda seed: runs.train(
             "adascale", ["--base", 32, "--global-batch", 32 * scale, "--steps", steps, "--lr", options.lr],
             workers=2, seed=seed))
         curves = []
@@ -90,14 +94,13 @@ def adascale(options):
         means = [sum(column) / len(column) for column in zip(*sampled)]
         series[f"S = {scale}"] = (grid, means, [min(c) for c in zip(*sampled)], [max(c) for c in zip(*sampled)])
         rows.append([str(scale), pm([len(run.losses) for run in many]), pm([steps / len(run.losses) for run in many]),
-                     pm([run.accuracies[-1] for run in many if run.accuracies])])
+                     pm([run.accuracies[-1] for run in many])])
     svg = chart.chart("AdaScale: equal progress at any batch", "scale-invariant step", "training loss", series)
-    return svg, table(["S", "steps taken", "mean gain", "accuracy in the last whole epoch, %"], rows)
+    return svg, table(["S", "steps taken", "mean gain", "final accuracy, %"], rows)
 
 
 def gain_of(rate, progress, base):
     """What the rate was multiplied by: the schedule is half a cosine."""
-    import math
     scheduled = base * (1 + math.cos(math.pi * min(progress, 1))) / 2
     return rate / scheduled if scheduled > 1e-9 * base and rate == rate else 1.0
 
@@ -116,7 +119,7 @@ def noise_policy(options):
     series, rows = {}, []
     for name, batch, policies in (("small: 32", 32, ()), ("large: 1024", 1024, ()), ("noise scale", 32, ("gns:max=512",))):
         print(name, file=sys.stderr)
-        many = over_seeds(options.seeds, lambda seed: runs.train(
+        many = over_seeds(options, lambda seed: runs.train(
             "large_batch", ["--scaling", "none", "--warm-up", 0, "--batch", batch // 2, "--epochs", epochs,
                             "--lr", options.lr, *limit], workers=2, policies=policies, seed=seed))
         series[name] = band(many, lambda run: list(range(1, len(run.accuracies) + 1)), lambda run: run.accuracies)
@@ -129,19 +132,23 @@ def noise_policy(options):
 
 def scaling(options):
     """Convergence and speed at 1, 2 and 4 workers, with linear scaling and warm-up."""
-    epochs = 2 if options.quick else 8
-    series, rows = {}, []
+    epochs = 2 if options.quick else 6
+    series, rows, first = {}, [], None
     for workers in (1, 2, 4):
         print(f"{workers} workers", file=sys.stderr)
-        many = over_seeds(options.seeds, lambda seed: runs.train(
-            "large_batch", ["--scaling", "linear", "--warm-up", 1, "--batch", 64, "--epochs", epochs, "--lr",
-                            options.lr, *(["--limit", 10000] if options.quick else [])], workers=workers, seed=seed))
+        many = over_seeds(options, lambda seed: runs.train(
+            "large_batch", ["--model", "cnn", "--scaling", "linear", "--warm-up", 1, "--batch", 64, "--epochs", epochs,
+                            "--lr", options.lr, *(["--limit", 4000] if options.quick else [])],
+            workers=workers, seed=seed))
         name = f"{workers} worker" + ("s" if workers > 1 else "")
         series[name] = band(many, lambda run: list(range(1, len(run.accuracies) + 1)), lambda run: run.accuracies)
-        rows.append([str(workers), str(64 * workers), pm([len(run.losses) for run in many]),
-                     pm([run.accuracies[-1] for run in many])])
+        speeds = [sum(run.batches) / run.seconds for run in many]
+        first = first or sum(speeds) / len(speeds)
+        rows.append([str(workers), str(64 * workers), pm([len(run.losses) for run in many]), pm(speeds),
+                     f"{sum(speeds) / len(speeds) / first:.2f}", pm([run.accuracies[-1] for run in many])])
     svg = chart.chart("1, 2 and 4 workers: linear scaling with warm-up", "epoch", "test accuracy, %", series)
-    return svg, table(["workers", "batch", "steps", "final accuracy, %"], rows)
+    note = f"On {rounds.CORES} cores, one thread per worker, {options.jobs} jobs at a time; evaluation counts.\n"
+    return svg, table(["workers", "batch", "steps", "samples/s", "speed-up", "final accuracy, %"], rows) + "\n" + note
 
 
 FIGURES = {"dynamic-sgd": (dynamic_sgd, 0.02, 5), "adascale": (adascale, 0.05, 3), "noise-policy": (noise_policy, 0.05, 3),
@@ -154,16 +161,20 @@ def main():
     parser.add_argument("--quick", action="store_true", help="few samples and steps: does everything run?")
     parser.add_argument("--seeds", type=int, help="runs of each kind; default 5 or 3")
     parser.add_argument("--lr", type=float, help="learning rate; each figure has its own default")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
+    parser.add_argument("--data", default=runs.DATA, help="folder with Fashion-MNIST's IDX files")
+    parser.add_argument("--build", type=pathlib.Path, default=runs.BUILD, help="where the programs are")
     parser.add_argument("--out", type=pathlib.Path, help="write NAME.svg and NAME.md into this folder")
     chosen = parser.parse_args()
     rounds.stop_cleanly_on_sigterm()
+    runs.DATA, runs.BUILD = chosen.data, chosen.build.resolve()
     for name in FIGURES if chosen.figure == "all" else [chosen.figure]:
         make, rate, seeds = FIGURES[name]
-        options = argparse.Namespace(quick=chosen.quick, lr=chosen.lr or rate,
+        options = argparse.Namespace(quick=chosen.quick, jobs=chosen.jobs, lr=chosen.lr or rate,
                                      seeds=chosen.seeds or (1 if chosen.quick else seeds))
         svg, text = make(options)
         command = f"python3 bench/adaptive/figures.py {name} --seeds {options.seeds} --lr {options.lr:g}"
-        page = (f"# {make.__doc__.strip().rstrip('.')}\n\nThe network of `examples/common` on Fashion-MNIST, {options.seeds} seeds; "
+        page = (f"# {make.__doc__.strip().rstrip('.')}\n\nThe network of `examples/common` on Fashion-MNIST, {options.seeds} seed{'s' if options.seeds > 1 else ''}; "
                 f"mean ± standard deviation, the band in the figure is the lowest to the highest.\n\n![]({name}.svg)\n\n"
                 f"{text}\n`{command}`\n")
         if chosen.out:

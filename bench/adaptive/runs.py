@@ -13,6 +13,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 import rounds
 
 BUILD = rounds.ROOT / "build/dev"
+DATA = "/usr/share/datasets/fashion-mnist"
 
 
 @dataclasses.dataclass
@@ -24,6 +25,7 @@ class Run:
     sizes: list
     accuracies: list  # %, by epoch
     noise: list       # noise scales, by epoch
+    seconds: float = 0  # from the first step to the last
 
     @property
     def samples(self):
@@ -50,7 +52,8 @@ def read(folder, output):
     noise = [float(found) for found in re.findall(r"noise scale ([\d.]+)", output)]
     return Run([row["loss"] for row in rows], [row["lr"] for row in rows],
                [sum(end - begin for part in row["samples"] for begin, end in part["ranges"]) for row in rows],
-               [row["size"] for row in rows], accuracies, noise)
+               [row["size"] for row in rows], accuracies, noise,
+               max(row["t"] for row in rows) - min(row["t"] for row in rows))
 
 
 def train(program, arguments, workers=1, most=None, policies=(), seed=1, timeout=1200):
@@ -62,7 +65,7 @@ def train(program, arguments, workers=1, most=None, policies=(), seed=1, timeout
         for policy in policies:
             flags += ["--policy", policy]
         pliant = BUILD / "apps/pliant/pliant"
-        output = rounds.run([pliant, "run", *flags, "--", BUILD / f"examples/{program}/{program}", *arguments], timeout)
+        output = rounds.run([pliant, "run", *flags, "--", BUILD / f"examples/{program}/{program}", "--data", DATA, *arguments], timeout)
         rounds.run([pliant, "verify", folder], timeout)
         return read(folder, output)
     finally:
@@ -77,6 +80,20 @@ def smooth(values, width):
         if i >= width:
             total -= values[i - width]
         out.append(total / min(i + 1, width))
+    return out
+
+
+def smooth_by_samples(losses, batches, samples):
+    """Means over the steps that the last `samples` samples were in, so that noise does not depend on the batch."""
+    out, first, total, weight = [], 0, 0.0, 0
+    for loss, batch in zip(losses, batches):
+        total += loss * batch
+        weight += batch
+        while weight - batches[first] >= samples:
+            total -= losses[first] * batches[first]
+            weight -= batches[first]
+            first += 1
+        out.append(total / weight)
     return out
 
 

@@ -8,7 +8,8 @@
 #include <chrono>
 #include <cstdio>
 
-#include "models.h"
+#include "../common/models.h"
+#include "../common/small_training.h"
 
 namespace {
 
@@ -23,23 +24,6 @@ struct Options {
   bool augment = false;
   std::int64_t limit = 0;
 };
-
-/// Accuracy over the whole test set: every worker takes a part of it.
-double evaluate(pliant::Session& session, torch::nn::AnyModule& model, const torch::Tensor& images,
-                const torch::Tensor& labels) {
-  torch::NoGradGuard no_grad;
-  model.ptr()->eval();
-  auto [begin, end] = session.part(static_cast<std::uint64_t>(images.size(0)));
-  std::int64_t right = 0;
-  for (auto at = static_cast<std::int64_t>(begin); at < static_cast<std::int64_t>(end); at += 500) {
-    auto size = std::min<std::int64_t>(500, static_cast<std::int64_t>(end) - at);
-    auto guess = model.forward(images.narrow(0, at, size)).argmax(1);
-    right += guess.eq(labels.narrow(0, at, size)).sum().item<std::int64_t>();
-  }
-  model.ptr()->train();
-  auto count = static_cast<double>(end - begin);
-  return session.average("accuracy", count > 0 ? static_cast<double>(right) / count : 0, count);
-}
 
 void train(const Options& options) {
   auto session = pliant::Session::join({.seed = options.seed});
@@ -102,8 +86,8 @@ int main(int argc, char** argv) {
       "Trains a small network on Fashion-MNIST.\n\nExamples:\n"
       "  fashion_mnist --epochs 1\n"
       "  pliant run -n 2 -- fashion_mnist --model resnet --batch 32"};
-  app.add_option("--model", options.model, "cnn or resnet")
-      ->check(CLI::IsMember({"cnn", "resnet"}))
+  app.add_option("--model", options.model, "mlp, cnn or resnet")
+      ->check(CLI::IsMember({"mlp", "cnn", "resnet"}))
       ->capture_default_str();
   app.add_option("--epochs", options.epochs, "passes over the data")
       ->check(CLI::Range(1, 10000))

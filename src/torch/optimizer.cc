@@ -145,6 +145,7 @@ class DistributedOptimizer::Impl {
   }
 
   void apply() {
+    auto rates = set_rates();
     double factor = options_.clip_norm > 0 && norm_ > options_.clip_norm ? options_.clip_norm / norm_ : 1;
     if (options_.layerwise != Layerwise::none) {
       if (!synchronized_) buckets_.copy_mean(factor);
@@ -160,7 +161,6 @@ class DistributedOptimizer::Impl {
     } else {
       buckets_.copy_mean(factor);
     }
-    auto rates = set_rates();
     inner_.step();
     if (core_.adaptation().parameter_norm_due(core_.step())) measure_parameters();
     for (std::size_t i = 0; i < rates.size(); ++i) inner_.param_groups()[i].options().set_lr(rates[i]);

@@ -6,6 +6,17 @@ namespace {
 
 namespace nn = torch::nn;
 
+struct MlpImpl : nn::Module {
+  nn::Linear hidden{nullptr}, out{nullptr};
+
+  MlpImpl() {
+    hidden = register_module("hidden", nn::Linear(784, 128));
+    out = register_module("out", nn::Linear(128, 10));
+  }
+  torch::Tensor forward(const torch::Tensor& x) { return out(torch::relu(hidden(x.flatten(1)))); }
+};
+TORCH_MODULE(Mlp);
+
 struct CnnImpl : nn::Module {
   nn::Conv2d first{nullptr}, second{nullptr};
   nn::Linear hidden{nullptr}, out{nullptr};
@@ -78,6 +89,7 @@ TORCH_MODULE(ResNet);
 
 nn::AnyModule make_model(const std::string& name) {
   if (name == "cnn") return nn::AnyModule(Cnn());
+  if (name == "mlp") return nn::AnyModule(Mlp());
   if (name == "resnet") return nn::AnyModule(ResNet());
-  throw std::invalid_argument("unknown model '" + name + "': cnn or resnet");
+  throw std::invalid_argument("unknown model '" + name + "': mlp, cnn or resnet");
 }
