@@ -2,9 +2,11 @@
 """Trains, and draws what adaptation does to learning. See README.md."""
 
 import argparse
+import bisect
 import concurrent.futures
 import math
 import pathlib
+import statistics
 import sys
 
 import chart
@@ -29,23 +31,31 @@ def band(many, xs_of, ys_of, every=1):
             [min(column) for column in columns], [max(column) for column in columns])
 
 
+def within(some, others):
+    """Are two means as near as the spread of one of them allows?"""
+    deviation = max(statistics.stdev(some), statistics.stdev(others))
+    return abs(statistics.mean(some) - statistics.mean(others)) <= 2 * deviation
+
+
 def pm(values):
     mean, deviation = runs.mean_and_deviation(values)
     return f"{mean:.4g} ± {deviation:.2g}"
 
 
-def table(header, rows):
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows]) + "\n"
-
-
 def dynamic_sgd(options):
-    """A batch of 64 becomes 768 in mid-training, by a resize from 1 worker to 4."""
+    """A batch of 64 becomes 768 in mid-training, by a resize from 1 worker to 4
+
+    SGD with momentum 0.9 and a rate that falls along half a cosine. After 1000 steps at a batch of 64 the job asks for four
+    workers, and when they are there, for a batch of 768. `static`: nothing of that happens. `compensated`: Dynamic SGD's ramp
+    of the rate. `instant`: the rate is multiplied together with the batch. Losses are means over 768 samples, so that their
+    noise does not depend on the batch. The spike is the largest of the 200 steps after the change, over the mean of the 100
+    before it; in `static`, around step 2000.
+    """
     at, epochs, before, after = (300, 8, 100, 120) if options.quick else (1000, 12, 100, 200)
     series, rows = {}, []
     ways = {"static": ["--mode", "compensated"], "compensated": ["--at", at, "--mode", "compensated"],
             "instant": ["--at", at, "--mode", "instant"]}
-    whens = []
+    heights, finals = [], []
     for name, flags in ways.items():
         print(name, file=sys.stderr)
         many = over_seeds(options, lambda seed: runs.train(
@@ -58,25 +68,35 @@ def dynamic_sgd(options):
                 when = at + 1000 if not options.quick else at + 400
             elif when is None or when + after > len(run.losses):
                 raise rounds.Failure(f"{name}, seed {number + 1}: the batch did not grow in time")
-            whens.append(when)
             curve = runs.smooth_by_samples(run.losses, run.batches, 768)
             usual = sum(run.losses[when - before:when]) / before
             spikes.append(max(curve[when + 1:when + after]) - usual)
             windows.append([curve[when + step] - usual for step in range(-before, after)])
         rows.append([name, pm(spikes), f"{min(spikes):.3g} – {max(spikes):.3g}", pm([run.accuracies[-1] for run in many]),
                      str(sorted({size for run in many for size in run.sizes}))])
+        heights.append(spikes)
+        finals.append([run.accuracies[-1] for run in many])
         columns = list(zip(*windows))
         series[name] = (list(range(-before, after)), [sum(column) / len(column) for column in columns],
                         [min(column) for column in columns], [max(column) for column in columns])
     svg = chart.chart("A batch of 64 becomes 768 in mid-training", "steps after the change",
                       "training loss over the mean before", series, marks=[(0, "64 → 768")])
-    return svg, table(["rate", "loss spike", "range", "final accuracy, %", "workers"], rows)
+    static, compensated, instant = (statistics.mean(values) for values in heights)
+    claims = [("instant scaling makes a larger spike than compensation", instant > compensated)]
+    if not options.quick:
+        claims += [("compensation makes no smaller one than nothing at all", compensated >= static),
+                   ("its final accuracy is within two deviations of static's", within(finals[1], finals[0]))]
+    return svg, rounds.table(["rate", "loss spike", "range", "final accuracy, %", "workers"], rows), claims
 
 
 def adascale(options):
-    """Loss over scale-invariant steps at 1, 4 and 16 times the batch."""
+    """AdaScale: loss over scale-invariant steps at 1, 4 and 16 times the batch
+
+    Two workers, a base batch of 32, SGD with momentum 0.9, a rate that falls along half a cosine of scale-invariant steps.
+    """
     steps = 300 if options.quick else 2000
-    series, rows = {}, []
+    grid = [steps * i / 40 for i in range(1, 40)]
+    series, rows, claims, spreads, first = {}, [], [], [], None
     for scale in (1, 4, 16):
         print(f"S = {scale}", file=sys.stderr)
         many = over_seeds(options, lambda seed: runs.train(
@@ -85,18 +105,26 @@ def adascale(options):
         curves = []
         for run in many:
             at, xs = 0.0, []
-            for rate, batch in zip(run.rates, run.batches):
+            for rate in run.rates:
                 xs.append(at)
                 at += gain_of(rate, at / steps, options.lr)
-            curves.append((xs, runs.smooth(run.losses, 16)))
-        grid = [steps * i / 60 for i in range(2, 60)]
-        sampled = [[value_at(xs, ys, x) for x in grid] for xs, ys in curves]
-        means = [sum(column) / len(column) for column in zip(*sampled)]
-        series[f"S = {scale}"] = (grid, means, [min(c) for c in zip(*sampled)], [max(c) for c in zip(*sampled)])
+            curves.append([mean_around(xs, run.losses, x, steps / 40) for x in grid])
+        columns = list(zip(*curves))
+        means = [statistics.mean(column) for column in columns]
+        series[f"S = {scale}"] = (grid, means, [min(column) for column in columns], [max(column) for column in columns])
+        first = first or means
+        away = statistics.mean(abs(mean - base) for mean, base in zip(means, first))
+        noise = statistics.mean(statistics.stdev(column) if len(column) > 1 else 0 for column in columns)
+        spreads.append(noise)
+        if scale > 1:
+            limit = 0.1 if options.quick else 2 * max(spreads)
+            claims.append((f"the curve of S = {scale} lies on that of S = 1, within {limit:.3f}", away <= limit))
         rows.append([str(scale), pm([len(run.losses) for run in many]), pm([steps / len(run.losses) for run in many]),
-                     pm([run.accuracies[-1] for run in many])])
-    svg = chart.chart("AdaScale: equal progress at any batch", "scale-invariant step", "training loss", series)
-    return svg, table(["S", "steps taken", "mean gain", "final accuracy, %"], rows)
+                     f"{away:.4f}", f"{noise:.4f}", pm([run.accuracies[-1] for run in many])])
+    svg = chart.chart("AdaScale: equal progress at any batch", "scale-invariant step",
+                      "training loss (mean over a fortieth of the run either side)", series)
+    return svg, rounds.table(["S", "steps taken", "mean gain", "distance from the curve of S = 1, mean",
+                       "deviation between seeds", "final accuracy, %"], rows), claims
 
 
 def gain_of(rate, progress, base):
@@ -105,54 +133,87 @@ def gain_of(rate, progress, base):
     return rate / scheduled if scheduled > 1e-9 * base and rate == rate else 1.0
 
 
-def value_at(xs, ys, x):
-    for (x0, y0), (x1, y1) in zip(zip(xs, ys), zip(xs[1:], ys[1:])):
-        if x0 <= x <= x1:
-            return y0 + (y1 - y0) * (x - x0) / ((x1 - x0) or 1)
-    return ys[-1]
+def mean_around(xs, ys, x, width):
+    """Of the values whose x is at most `width` away."""
+    near = ys[bisect.bisect_left(xs, x - width):bisect.bisect_right(xs, x + width)]
+    return statistics.mean(near) if near else math.nan
 
 
 def noise_policy(options):
-    """KungFu's policy beside a small and a large batch that stay as they are."""
+    """KungFu's noise-scale policy beside a small and a large batch that stay as they are
+
+    Two workers, SGD with momentum 0.9, the same constant rate for all. The policy (`--policy gns:max=512`) begins with the
+    small batch and doubles it after each epoch in which the noise scale has grown.
+    """
     epochs = 3 if options.quick else 12
     limit = ["--limit", 10000] if options.quick else []
-    series, rows = {}, []
+    series, rows, steps, finals, goal = {}, [], [], [], None
     for name, batch, policies in (("small: 32", 32, ()), ("large: 1024", 1024, ()), ("noise scale", 32, ("gns:max=512",))):
         print(name, file=sys.stderr)
         many = over_seeds(options, lambda seed: runs.train(
-            "large_batch", ["--scaling", "none", "--warm-up", 0, "--batch", batch // 2, "--epochs", epochs,
-                            "--lr", options.lr, *limit], workers=2, policies=policies, seed=seed))
+            "large_batch", ["--scaling", "none", "--decay", "none", "--warm-up", 0, "--batch", batch // 2, "--epochs",
+                            epochs, "--lr", options.lr, *limit], workers=2, policies=policies, seed=seed))
         series[name] = band(many, lambda run: list(range(1, len(run.accuracies) + 1)), lambda run: run.accuracies)
+        goal = goal or statistics.mean(run.accuracies[-1] for run in many)
+        reached = [next((end for end, accuracy in zip(run.ends, run.accuracies) if accuracy >= goal), None)
+                   for run in many]
         rows.append([name, pm([len(run.losses) for run in many]), pm([run.accuracies[-1] for run in many]),
                      pm([max(run.accuracies) for run in many]),
-                     "/".join(str(batch) for batch in sorted({b for run in many for b in run.batches if b >= 32}))])
+                     ", ".join("never" if end is None else str(end) for end in reached),
+                     " ".join(str(batch) for batch in sorted({b for run in many for b in run.batches if b >= 32 and b & (b - 1) == 0}))])
+        steps.append(len(many[0].losses))
+        finals.append([run.accuracies[-1] for run in many])
     svg = chart.chart("The noise-scale policy", "epoch", "test accuracy, %", series)
-    return svg, table(["batch", "steps", "final accuracy, %", "best accuracy, %", "batches"], rows)
+    claims = [("the policy takes fewer steps than the small batch", steps[2] < steps[0]),
+              ("and ends better than the large one, with every seed", min(finals[2]) > max(finals[1]))]
+    if not options.quick:
+        claims.append(("it reaches the small batch's accuracy in fewer steps, with every seed",
+                       all(end is not None and end < steps[0] for end in reached)))
+    return svg, rounds.table(["batch", "steps", "final accuracy, %", "best accuracy, %",
+                       f"steps to {goal:.2f} %, by seed", "batches"], rows), claims
 
 
 def scaling(options):
-    """Convergence and speed at 1, 2 and 4 workers, with linear scaling and warm-up."""
+    """Convergence and speed at 1, 2 and 4 workers, with linear scaling and warm-up
+
+    The CNN of `examples/common`, 64 samples per worker, SGD with momentum 0.9, a rate that grows with the batch over one
+    epoch and falls along half a cosine. Evaluation counts as time.
+    """
     epochs = 2 if options.quick else 6
-    series, rows, first = {}, [], None
+    series, rows, finals, first = {}, [], [], None
     for workers in (1, 2, 4):
         print(f"{workers} workers", file=sys.stderr)
         many = over_seeds(options, lambda seed: runs.train(
-            "large_batch", ["--model", "cnn", "--scaling", "linear", "--warm-up", 1, "--batch", 64, "--epochs", epochs,
-                            "--lr", options.lr, *(["--limit", 4000] if options.quick else [])],
+            "large_batch", ["--model", "mlp" if options.quick else "cnn", "--scaling", "linear", "--warm-up", 1, "--batch", 64, "--epochs", epochs,
+                            "--lr", options.lr, *(["--limit", 10000] if options.quick else [])],
             workers=workers, seed=seed))
         name = f"{workers} worker" + ("s" if workers > 1 else "")
         series[name] = band(many, lambda run: list(range(1, len(run.accuracies) + 1)), lambda run: run.accuracies)
         speeds = [sum(run.batches) / run.seconds for run in many]
         first = first or sum(speeds) / len(speeds)
+        finals.append([run.accuracies[-1] for run in many])
         rows.append([str(workers), str(64 * workers), pm([len(run.losses) for run in many]), pm(speeds),
                      f"{sum(speeds) / len(speeds) / first:.2f}", pm([run.accuracies[-1] for run in many])])
     svg = chart.chart("1, 2 and 4 workers: linear scaling with warm-up", "epoch", "test accuracy, %", series)
-    note = f"On {rounds.CORES} cores, one thread per worker, {options.jobs} jobs at a time; evaluation counts.\n"
-    return svg, table(["workers", "batch", "steps", "samples/s", "speed-up", "final accuracy, %"], rows) + "\n" + note
+    claims = [(f"{workers} workers end {'within two deviations of' if not options.quick else 'about as good as'} one",
+               within(finals[i], finals[0]) if not options.quick else finals[i][0] > finals[0][0] - 5)
+              for i, workers in ((1, 2), (2, 4))]
+    return svg, rounds.table(["workers", "batch", "steps", "samples/s", "speed-up", "final accuracy, %"], rows), claims
 
 
-FIGURES = {"dynamic-sgd": (dynamic_sgd, 0.02, 5), "adascale": (adascale, 0.05, 3), "noise-policy": (noise_policy, 0.05, 3),
+FIGURES = {"dynamic-sgd": (dynamic_sgd, 0.02, 5), "adascale": (adascale, 0.005, 5), "noise-policy": (noise_policy, 0.01, 3),
            "scaling": (scaling, 0.02, 3)}
+
+
+def page_of(name, doc, text, claims, options):
+    title, _, explanation = doc.strip().partition("\n\n")
+    about = [f"- cores, runs at a time, seeds, rate: {rounds.CORES}, {options.jobs}, {options.seeds}, {options.lr:g}"]
+    held = rounds.table(["what should hold", "does it"], [[claim, "yes" if held else "NO"] for claim, held in claims])
+    versions = {"Pliant": rounds.first_line([runs.BUILD / "apps/pliant/pliant", "--version"])}
+    return "\n\n".join([
+        rounds.report_head(title, versions) + "\n" + "\n".join(about),
+        " ".join(explanation.split()) + " Fashion-MNIST; mean ± standard deviation over seeds; the bands in the figure "
+        "reach from the lowest to the highest.", f"![]({name}.svg)", text, held]) + "\n"
 
 
 def main():
@@ -164,24 +225,26 @@ def main():
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
     parser.add_argument("--data", default=runs.DATA, help="folder with Fashion-MNIST's IDX files")
     parser.add_argument("--build", type=pathlib.Path, default=runs.BUILD, help="where the programs are")
+    parser.add_argument("--check", action="store_true", help="fail if a figure does not show what it should")
     parser.add_argument("--out", type=pathlib.Path, help="write NAME.svg and NAME.md into this folder")
     chosen = parser.parse_args()
     rounds.stop_cleanly_on_sigterm()
     runs.DATA, runs.BUILD = chosen.data, chosen.build.resolve()
+    all_held = True
     for name in FIGURES if chosen.figure == "all" else [chosen.figure]:
         make, rate, seeds = FIGURES[name]
         options = argparse.Namespace(quick=chosen.quick, jobs=chosen.jobs, lr=chosen.lr or rate,
                                      seeds=chosen.seeds or (1 if chosen.quick else seeds))
-        svg, text = make(options)
-        command = f"python3 bench/adaptive/figures.py {name} --seeds {options.seeds} --lr {options.lr:g}"
-        page = (f"# {make.__doc__.strip().rstrip('.')}\n\nThe network of `examples/common` on Fashion-MNIST, {options.seeds} seed{'s' if options.seeds > 1 else ''}; "
-                f"mean ± standard deviation, the band in the figure is the lowest to the highest.\n\n![]({name}.svg)\n\n"
-                f"{text}\n`{command}`\n")
+        svg, text, claims = make(options)
+        page = page_of(name, make.__doc__, text, claims, options)
+        all_held = all_held and all(held for _, held in claims)
         if chosen.out:
             chosen.out.mkdir(parents=True, exist_ok=True)
             (chosen.out / f"{name}.svg").write_text(svg)
             (chosen.out / f"{name}.md").write_text(page)
         print(page)
+    if chosen.check and not all_held:
+        sys.exit("figures.py: not everything that should hold does")
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ class Run:
     sizes: list
     accuracies: list  # %, by epoch
     noise: list       # noise scales, by epoch
+    ends: list = None   # steps until each of these accuracies
     seconds: float = 0  # from the first step to the last
 
     @property
@@ -53,6 +54,7 @@ def read(folder, output):
     return Run([row["loss"] for row in rows], [row["lr"] for row in rows],
                [sum(end - begin for part in row["samples"] for begin, end in part["ranges"]) for row in rows],
                [row["size"] for row in rows], accuracies, noise,
+               [int(found) for found in re.findall(r"  step (\d+)  workers", output)],
                max(row["t"] for row in rows) - min(row["t"] for row in rows))
 
 

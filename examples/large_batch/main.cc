@@ -9,7 +9,7 @@ int main(int argc, char** argv) {
   namespace rules = pliant::rules;
   SmallOptions options;
   pliant::OptimizerOptions optimizer_options;
-  std::string scaling = "linear", layerwise = "none";
+  std::string scaling = "linear", decay = "cosine", layerwise = "none";
   double base = 64, warm_up = 1;
   CLI::App app{"Trains at a large batch, with the rate that goes with it."};
   add_small_options(app, options);
@@ -20,6 +20,7 @@ int main(int argc, char** argv) {
   app.add_option("--warm-up", warm_up, "epochs until the rate is reached")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  app.add_option("--decay", decay, "none or cosine")->check(CLI::IsMember({"none", "cosine"}))->capture_default_str();
   app.add_option("--layerwise", layerwise, "none, lars or larc")
       ->check(CLI::IsMember({"none", "lars", "larc"}))
       ->capture_default_str();
@@ -27,7 +28,8 @@ int main(int argc, char** argv) {
     if (layerwise == "lars") optimizer_options.layerwise = pliant::Layerwise::lars;
     if (layerwise == "larc") optimizer_options.layerwise = pliant::Layerwise::larc;
     train_small(options, optimizer_options, [&](pliant::Session&, pliant::DistributedOptimizer& optimizer) {
-      auto rate = rules::constant(options.lr) * rules::cosine_decay();
+      auto rate = rules::constant(options.lr);
+      if (decay == "cosine") rate = rate * rules::cosine_decay();
       if (scaling == "linear") rate = rate * rules::linear_scaling(base);
       if (scaling == "sqrt") rate = rate * rules::square_root_scaling(base);
       if (warm_up > 0) rate = rate * rules::warm_up(warm_up);
