@@ -82,7 +82,8 @@ std::vector<std::string> policy_environment(const std::vector<std::string>& poli
     auto colon = std::min(description.find(':'), description.size());
     auto name = description.substr(0, colon);
     if (name.find('/') != std::string::npos || name.ends_with(".so")) {
-      if (!std::filesystem::exists(name)) throw Failure(Code::not_found, fmt::format("--policy {}: no such file", name));
+      if (!std::filesystem::exists(name))
+        throw Failure(Code::not_found, fmt::format("--policy {}: no such file", name));
       description = std::filesystem::absolute(name).lexically_normal().string() + description.substr(colon);
     } else {
       make_policy(description);

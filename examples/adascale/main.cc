@@ -1,8 +1,8 @@
 // AdaScale: how many steps at a small batch one step at a larger one is worth, measured while training.
 //
 // The gain lies between 1 (the gradient is all signal: more samples tell nothing new) and the ratio of the batches (all
-// noise). Rates are multiplied by it, and schedules move on by it: so loss curves over scale-invariant steps lie on each
-// other, whatever the batch.
+// noise). Rates are multiplied by it, and schedules move on by it: so loss curves over scale-invariant steps lie on
+// each other, whatever the batch.
 //
 //   pliant run -n 4 -- adascale --batch 64 --base 64 --steps 2000
 #include "../common/small_training.h"

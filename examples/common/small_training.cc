@@ -13,7 +13,9 @@ void add_small_options(CLI::App& app, SmallOptions& options) {
       ->check(CLI::IsMember({"mlp", "cnn", "resnet"}))
       ->capture_default_str();
   app.add_option("--data", options.data, "folder with the IDX files")->capture_default_str();
-  app.add_option("--epochs", options.epochs, "passes over the data")->check(CLI::Range(1, 10000))->capture_default_str();
+  app.add_option("--epochs", options.epochs, "passes over the data")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
   app.add_option("--batch", options.batch, "samples per worker and step")
       ->check(CLI::Range(1, 60000))
       ->capture_default_str();

@@ -174,7 +174,7 @@ struct MonitorOptions {
   std::uint64_t noise_scale = 1;
   std::uint64_t variance = 0;        ///< of each tensor's gradient, every so many steps; 0: never
   std::uint64_t parameter_norm = 0;  ///< every so many steps; 0: never. Reads all parameters
-  double noise_memory = 0.999;  ///< what is left of a step's weight in the average after one step of one worker
+  double noise_memory = 0.999;       ///< what is left of a step's weight in the average after one step of one worker
 };
 
 class Steps;

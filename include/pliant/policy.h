@@ -53,8 +53,8 @@ struct StepReport {
   // Of the mean gradient, as far as it was measured in this step: see Session::monitor().
   double gradient_norm = std::nan("");
   double parameter_norm = std::nan("");
-  /// The variance of one sample's gradient in this step, not smoothed: of each parameter tensor, in the optimizer's order,
-  /// and of all. Empty, and not a number, if it was not measured, or with one worker.
+  /// The variance of one sample's gradient in this step, not smoothed: of each parameter tensor, in the optimizer's
+  /// order, and of all. Empty, and not a number, if it was not measured, or with one worker.
   std::vector<double> variances;
   double variance = std::nan("");
   /// The batch at which a gradient is half noise, smoothed; see docs/adaptive.md.
@@ -79,17 +79,19 @@ class Action {
   std::optional<std::uint64_t> global_batch;  ///< divided among the workers, however many there are
   std::optional<std::uint64_t> local_batch;   ///< per worker
   std::optional<double> rate_factor;          ///< of the scheduled rate, from then on
+  std::optional<std::string> topology;        ///< between hosts: "direct" is the only one there is
   bool stop = false;                          ///< the job is done
   std::string text;                           ///< a line for people
 
   bool empty() const {
-    return !workers && !global_batch && !local_batch && !rate_factor && !stop && text.empty();
+    return !workers && !global_batch && !local_batch && !rate_factor && !topology && !stop && text.empty();
   }
   /// Both; where they differ, the later one.
   Action& also(const Action& other) {
     if (other.workers) workers = other.workers;
     if (other.global_batch || other.local_batch) global_batch = other.global_batch, local_batch = other.local_batch;
     if (other.rate_factor) rate_factor = other.rate_factor;
+    if (other.topology) topology = other.topology;
     stop = stop || other.stop;
     if (!other.text.empty()) text += (text.empty() ? "" : "; ") + other.text;
     return *this;
@@ -115,6 +117,11 @@ inline Action batch_per_worker(std::uint64_t local) {
 inline Action scale_rate(double factor) {
   Action action;
   action.rate_factor = factor;
+  return action;
+}
+inline Action connect_by(std::string topology) {
+  Action action;
+  action.topology = std::move(topology);
   return action;
 }
 inline Action stop() {
@@ -166,7 +173,7 @@ PolicyPtr make_policy(std::string_view description);
 }  // namespace pliant
 
 /// Makes a shared object of a class that can be built from a text (what follows the colon): one per file.
-#define PLIANT_POLICY(Class)                                                  \
+#define PLIANT_POLICY(Class)                                                   \
   extern "C" pliant::Policy* pliant_policy(const char* options, int version) { \
     return version == 1 ? new Class(options) : nullptr;                        \
   }

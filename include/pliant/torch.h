@@ -39,7 +39,7 @@ struct OptimizerOptions {
   std::size_t bucket_bytes = 4 << 20;  ///< smaller: reduction starts earlier; larger: less to coordinate
   Layerwise layerwise = Layerwise::none;
   rules::LayerwiseOptions layers;
-  bool seed_random = true;             ///< seed LibTorch's generator in every step from (seed, epoch, step, rank)
+  bool seed_random = true;  ///< seed LibTorch's generator in every step from (seed, epoch, step, rank)
 };
 
 /// Wraps any optimizer whose step() needs no closure. Gradients become views of registered memory and are reduced

@@ -68,7 +68,7 @@ struct Request {
   std::size_t offset = 0;  ///< bytes; a multiple of the element's size
   const void* in = nullptr;
   void* out = nullptr;
-  double weight = 1;     ///< 0: this rank does not contribute
+  double weight = 1;  ///< 0: this rank does not contribute
   Measure measure = Measure::nothing;
   std::shared_ptr<const Marks> marks;  ///< shared: the caller may keep it; nullptr: no parts
   /// Between hosts: confirm() follows, before anything is made of the result. Otherwise wait() makes sure that

@@ -47,7 +47,7 @@ Recipe recipe_for(Dtype dtype, Op op, std::span<const double> weights, std::span
 /// Reduces `count` elements into `out`; returns what it was asked to measure. An empty list of contributions gives
 /// zeros. Same inputs, same level: same bits. `out` must not overlap an input unless it is the same address.
 Measured reduce(const Recipe& recipe, void* out, std::span<const Contribution> in, std::size_t count,
-              CpuLevel level = cpu_level());
+                CpuLevel level = cpu_level());
 
 /// The inner product of `now` and `kept`, which becomes a copy of `now`. Floats only.
 double product_and_keep(Dtype dtype, void* kept, const void* now, std::size_t count, CpuLevel level = cpu_level());

@@ -7,11 +7,11 @@
 #include "collective/kernels.h"
 
 namespace pliant::collective {
-#define PLIANT_DECLARE_LEVEL(level)                                                                          \
-  namespace level {                                                                                          \
+#define PLIANT_DECLARE_LEVEL(level)                                                                            \
+  namespace level {                                                                                            \
   Measured reduce_level(const Recipe& recipe, void* out, std::span<const Contribution> in, std::size_t count); \
-  double product_level(Dtype dtype, void* kept, const void* now, std::size_t count);                          \
-  void copy_level(void* to, const void* from, std::size_t bytes);                                            \
+  double product_level(Dtype dtype, void* kept, const void* now, std::size_t count);                           \
+  void copy_level(void* to, const void* from, std::size_t bytes);                                              \
   }
 PLIANT_DECLARE_LEVEL(baseline)
 PLIANT_DECLARE_LEVEL(avx2)

@@ -107,7 +107,8 @@ std::size_t Engine::end_of_part(const Work& work, std::size_t at) {
 void Engine::note(Work& work, std::size_t at, const Measured& measured, std::size_t final_elements) {
   work.measured_ += measured;
   if (work.parts_.empty()) return;
-  auto& part = work.parts_[static_cast<std::size_t>(std::ranges::upper_bound(*work.marks_, at) - work.marks_->begin()) - 1];
+  auto& part =
+      work.parts_[static_cast<std::size_t>(std::ranges::upper_bound(*work.marks_, at) - work.marks_->begin()) - 1];
   part.measured += measured;
   part.count += final_elements;
 }

@@ -9,7 +9,7 @@
 namespace pliant::policy {
 namespace {
 
-enum : std::uint8_t { kWorkers = 1, kGlobal = 2, kLocal = 4, kRate = 8, kStop = 16 };
+enum : std::uint8_t { kWorkers = 1, kGlobal = 2, kLocal = 4, kRate = 8, kStop = 16, kTopology = 32 };
 
 }  // namespace
 
@@ -21,11 +21,13 @@ std::string encode(const Action& action) {
   if (action.local_batch) what |= kLocal;
   if (action.rate_factor) what |= kRate;
   if (action.stop) what |= kStop;
+  if (action.topology) what |= kTopology;
   out.put(what);
   out.put(static_cast<std::int64_t>(action.workers.value_or(0)));
   out.put(action.global_batch.value_or(0));
   out.put(action.local_batch.value_or(0));
   out.put(action.rate_factor.value_or(0));
+  out.put_text(std::string_view(action.topology.value_or("")).substr(0, kLongestName));
   out.put_text(std::string_view(action.text).substr(0, kLongestText));
   auto bytes = std::move(out).take();
   return {bytes.begin(), bytes.end()};
@@ -38,6 +40,7 @@ Result<Action> decode_action(std::string_view bytes) {
   auto global = in.get<std::uint64_t>();
   auto local = in.get<std::uint64_t>();
   auto rate = in.get<double>();
+  auto topology = in.get_text(kLongestName);
   Action action;
   action.text = in.get_text(kLongestText);
   if (!in.finished()) return Error{Code::protocol, "a malformed action"};
@@ -45,6 +48,7 @@ Result<Action> decode_action(std::string_view bytes) {
   if (what & kGlobal) action.global_batch = global;
   if (what & kLocal) action.local_batch = local;
   if (what & kRate) action.rate_factor = rate;
+  if (what & kTopology) action.topology = topology;
   action.stop = (what & kStop) != 0;
   return action;
 }
@@ -56,6 +60,7 @@ std::string describe(const Action& action) {
   if (action.global_batch) add(fmt::format("a batch of {}", *action.global_batch));
   if (action.local_batch) add(fmt::format("a batch of {} per worker", *action.local_batch));
   if (action.rate_factor) add(fmt::format("{:.4g} times the rate", *action.rate_factor));
+  if (action.topology) add(fmt::format("the topology '{}'", *action.topology));
   if (action.stop) add("to stop");
   if (!action.text.empty()) add('"' + action.text + '"');
   return text.empty() ? "nothing" : text;
@@ -69,6 +74,8 @@ std::string objection_to(const Action& action) {
     if (batch && (*batch == 0 || *batch > kMostSamples)) return fmt::format("a batch of {} cannot be", *batch);
   if (action.rate_factor && !(std::isfinite(*action.rate_factor) && *action.rate_factor >= 0))
     return fmt::format("{} times the rate cannot be", *action.rate_factor);
+  if (action.topology && *action.topology != "direct")
+    return fmt::format("there is no topology '{}': only 'direct'", *action.topology);
   if (action.global_batch && action.local_batch) return "a batch is given per worker or in all, not both";
   return {};
 }

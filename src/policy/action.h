@@ -11,6 +11,7 @@
 namespace pliant::policy {
 
 inline constexpr std::size_t kLongestText = 400;
+inline constexpr std::size_t kLongestName = 100;
 
 std::string encode(const Action& action);
 Result<Action> decode_action(std::string_view bytes);

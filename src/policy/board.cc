@@ -15,7 +15,7 @@ namespace pliant::policy {
 namespace {
 
 constexpr std::size_t kMostSaved = 64 << 20;
-constexpr std::size_t kLongestName = 4096;
+constexpr std::size_t kMostText = 4096;  // of a name, or an action
 
 Action call(Policy& policy, const StepReport& report, const Board::Occasion& now) {
   Action action;
@@ -157,10 +157,10 @@ Status Board::load(std::string_view saved) {
   if (in.ok() && count != seats_.size())
     return Error{Code::mismatch, fmt::format("the job has {} policies, this worker {}", count, seats_.size())};
   for (auto& seat : seats_) {
-    auto name = in.get_text(kLongestName);
+    auto name = in.get_text(kMostText);
     bool dismissed = in.get<std::uint8_t>() != 0;
     auto state = in.get_text(kMostSaved);
-    auto action = decode_action(in.get_text(kLongestName));
+    auto action = decode_action(in.get_text(kMostText));
     if (!in.ok() || !action.ok()) break;
     if (name != seat->name)
       return Error{Code::mismatch, fmt::format("the job has the policy '{}', this worker '{}'", name, seat->name)};
@@ -169,7 +169,12 @@ Status Board::load(std::string_view saved) {
     std::lock_guard lock(seat->mutex);
     seat->told.clear();
     seat->answer = {action.value(), {}, {}};
-    if (!dismissed) seat->policy->load(state);
+    if (dismissed) continue;
+    try {
+      seat->policy->load(state);
+    } catch (const std::exception& problem) {
+      seat->answer = {{}, {}, fmt::format("it cannot go on from what the others know: {}", problem.what())};
+    }
   }
   if (!in.finished()) return Error{Code::protocol, "malformed states of policies"};
   return {};
@@ -209,6 +214,7 @@ Consensus reconcile(const std::vector<std::string>& names, const std::vector<Act
   reconcile_one(names, what, all, &Action::global_batch);
   reconcile_one(names, what, all, &Action::local_batch);
   reconcile_one(names, what, all, &Action::rate_factor);
+  reconcile_one(names, what, all, &Action::topology);
   for (const auto& each : what) {
     all.action.stop = all.action.stop || each.stop;
     if (!each.text.empty()) all.action.text += (all.action.text.empty() ? "" : "; ") + each.text;

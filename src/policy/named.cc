@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -21,14 +22,18 @@ namespace {
 template <class... Numbers>
 std::string pack(Numbers... numbers) {
   std::string text;
-  ((text += fmt::format("{} ", static_cast<double>(numbers))), ...);
+  ((text += fmt::format("{} ", numbers)), ...);
   return text;
 }
 template <class... Numbers>
 void unpack(std::string_view saved, Numbers&... numbers) {
-  std::string text(saved);
-  char* at = text.data();
-  ((numbers = static_cast<Numbers>(std::strtod(at, &at))), ...);
+  auto next = [&](auto& number) {
+    auto [end, error] = std::from_chars(saved.data(), saved.data() + saved.size(), number);
+    if (error != std::errc()) throw Failure(Code::invalid, "malformed numbers");
+    saved.remove_prefix(static_cast<std::size_t>(end - saved.data()));
+    if (saved.starts_with(' ')) saved.remove_prefix(1);
+  };
+  (next(numbers), ...);
 }
 
 /// KungFu's: an epoch whose gradients are noisier than those of the one before can use twice the batch, or twice the
@@ -154,10 +159,11 @@ class CriticalBatch final : public Policy {
   Action after_epoch(const StepReport& seen) override {
     if (!seen.noise_scale) return say(fmt::format("epoch {}: the noise scale is not known yet", seen.epoch));
     auto batch = static_cast<double>(seen.global_batch);
-    return say(fmt::format("epoch {}: critical batch about {:.0f}{}; at {} a step makes {:.0f} % of the progress of a "
-                           "noiseless one",
-                           seen.epoch, *seen.noise_scale, seen.noise_biased ? " (from one worker, biased)" : "",
-                           seen.global_batch, 100 / (1 + *seen.noise_scale / batch)));
+    return say(
+        fmt::format("epoch {}: critical batch about {:.0f}{}; at {} a step makes {:.0f} % of the progress of a "
+                    "noiseless one",
+                    seen.epoch, *seen.noise_scale, seen.noise_biased ? " (from one worker, biased)" : "",
+                    seen.global_batch, 100 / (1 + *seen.noise_scale / batch)));
   }
 };
 

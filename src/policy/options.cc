@@ -60,8 +60,7 @@ std::string Options::choice(const std::string& name, const std::vector<std::stri
   auto at = values_.extract(name);
   if (at.empty()) return choices[0];
   if (std::ranges::find(choices, at.mapped()) == choices.end())
-    throw Failure(Code::invalid,
-                  fmt::format("{}: '{}' is none of {}", name, at.mapped(), fmt::join(choices, ", ")));
+    throw Failure(Code::invalid, fmt::format("{}: '{}' is none of {}", name, at.mapped(), fmt::join(choices, ", ")));
   return at.mapped();
 }
 

@@ -24,8 +24,7 @@ void RatePlan::adascale(double base_batch, double total) {
   total_ = total;
 }
 
-RatePlan::Rate RatePlan::next(const rules::Where& where, const std::optional<monitor::NoiseSample>& noise,
-                              double own) {
+RatePlan::Rate RatePlan::next(const rules::Where& where, const std::optional<monitor::NoiseSample>& noise, double own) {
   bool begun = std::exchange(state_[kBegun], 1) != 0;
   Rate rate;
   auto seen = where;

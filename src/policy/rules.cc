@@ -125,8 +125,7 @@ double layerwise_ratio(double weight_norm, double gradient_norm, const Layerwise
   return options.trust * weight_norm / (gradient_norm + options.weight_decay * weight_norm + options.epsilon);
 }
 
-double clipped_layerwise_ratio(double weight_norm, double gradient_norm, double rate,
-                               const LayerwiseOptions& options) {
+double clipped_layerwise_ratio(double weight_norm, double gradient_norm, double rate, const LayerwiseOptions& options) {
   if (weight_norm == 0 || gradient_norm == 0) return 1;
   return std::min(layerwise_ratio(weight_norm, gradient_norm, options) / rate, 1.0);
 }

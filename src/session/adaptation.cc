@@ -78,8 +78,8 @@ void Adaptation::observe_alone(const collective::Measured& measured, double samp
   gradient_norm_ = std::sqrt(measured.squares);
   auto before = std::exchange(alone_, {measured.squares, samples});
   if (!(before.samples > 0) || !(samples > 0)) return;
-  noise_ = monitor::noise_of(
-      monitor::moments_of_two(before.squares, before.samples, measured.squares, samples, product));
+  noise_ =
+      monitor::noise_of(monitor::moments_of_two(before.squares, before.samples, measured.squares, samples, product));
   if (noise_) scale_.add(*noise_, 1, true);
 }
 

@@ -19,7 +19,7 @@ using nlohmann::ordered_json;
 
 constexpr std::uint64_t kVersion = 2;
 constexpr std::uint64_t kWithoutAdaptation = 1;  // still read
-constexpr int kDeepest = 4;  // the numbers of a ledger's returned range
+constexpr int kDeepest = 4;                      // the numbers of a ledger's returned range
 
 /// Numbers of 64 bits that are not counts are text: many JSON readers would round them.
 std::string hex(std::uint64_t value) { return fmt::format("{:016x}", value); }
@@ -33,19 +33,18 @@ ordered_json to_json(const Ledger& ledger) {
 
 ordered_json to_json(const CheckpointRecord& record) {
   const auto& at = record.position;
-  ordered_json all = {
-          {"version", at.adaptation.empty() ? kWithoutAdaptation : kVersion},
-          {"job", at.job},
-          {"step", at.step},
-          {"samples", at.samples},
-          {"seed", at.seed},
-          {"lineage", at.lineage},
-          {"workers", at.workers},
-          {"local_batch", at.local_batch},
-          {"global_batch", at.global_batch},
-          {"digest", hex(at.digest)},
-          {"ledger", at.ledger ? to_json(*at.ledger) : ordered_json(nullptr)},
-          {"state", {{"bytes", record.state.bytes}, {"digest", hex(record.state.digest)}}}};
+  ordered_json all = {{"version", at.adaptation.empty() ? kWithoutAdaptation : kVersion},
+                      {"job", at.job},
+                      {"step", at.step},
+                      {"samples", at.samples},
+                      {"seed", at.seed},
+                      {"lineage", at.lineage},
+                      {"workers", at.workers},
+                      {"local_batch", at.local_batch},
+                      {"global_batch", at.global_batch},
+                      {"digest", hex(at.digest)},
+                      {"ledger", at.ledger ? to_json(*at.ledger) : ordered_json(nullptr)},
+                      {"state", {{"bytes", record.state.bytes}, {"digest", hex(record.state.digest)}}}};
   if (!at.adaptation.empty()) all["adaptation"] = to_base64(at.adaptation);
   return all;
 }

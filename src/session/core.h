@@ -251,8 +251,8 @@ class Core final : public Reducer {
   SummaryRow row_;
   std::optional<membership::View> row_plan_;  // what the row's outlook is about
   Nanos step_began_{0};
-  Nanos exposed_{0}, input_{0};  // of this turn
-  StepTimes times_;              // of the turn before
+  Nanos exposed_{0}, input_{0};      // of this turn
+  StepTimes times_;                  // of the turn before
   std::uint64_t stripe_digest_ = 0;  // of the stripe that is due, as committed
   std::vector<LogEntry> logs_;       // of the current turn
   std::map<std::string, double> averages_;

@@ -112,8 +112,7 @@ class DistributedOptimizer::Impl {
     plan_->set_rule(std::move(rule));
     shares_.clear();
     auto first = inner_.param_groups().front().options().get_lr();
-    for (auto& group : inner_.param_groups())
-      shares_.push_back(first > 0 ? group.options().get_lr() / first : 1);
+    for (auto& group : inner_.param_groups()) shares_.push_back(first > 0 ? group.options().get_lr() / first : 1);
   }
   void compensate(const rules::Compensation::Options& options) {
     plan_->compensate(options);
@@ -237,8 +236,9 @@ class DistributedOptimizer::Impl {
   std::vector<std::shared_ptr<torch::autograd::Node>> hooked_;  // held: an accumulator dies with its last owner
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // shared with the hooks
   session::Core::Listener on_step_, on_view_;
-  std::shared_ptr<policy::RatePlan> plan_ = std::make_shared<policy::RatePlan>();  // shared: as state it may outlive this
-  std::vector<double> shares_;  // of groups in the rate of the rule
+  std::shared_ptr<policy::RatePlan> plan_ =
+      std::make_shared<policy::RatePlan>();  // shared: as state it may outlive this
+  std::vector<double> shares_;               // of groups in the rate of the rule
   bool plan_shared_ = false;
   bool synchronized_ = false;
   bool finite_ = true;

@@ -15,7 +15,7 @@
 namespace pliant::wire {
 
 inline constexpr std::uint32_t kMagic = 0x544e4c50;  // "PLNT"
-inline constexpr std::uint16_t kVersion = 4;
+inline constexpr std::uint16_t kVersion = 5;
 inline constexpr std::size_t kMaxPacket = 128 * 1024;
 inline constexpr std::size_t kMaxName = 120;     ///< names of jobs, regions, channels and logs
 inline constexpr std::size_t kMaxText = 1024;    ///< reasons

@@ -7,12 +7,13 @@ namespace {
 
 Action everything() {
   Action action = resize(4);
-  action.also(batch_of(512)).also(scale_rate(0.5)).also(stop()).also(say("enough"));
+  action.also(batch_of(512)).also(scale_rate(0.5)).also(connect_by("direct")).also(stop()).also(say("enough"));
   return action;
 }
 
 TEST(Action, ComesBackFromItsBytes) {
-  for (const auto& action : {keep(), resize(3), batch_of(64), batch_per_worker(8), scale_rate(2), stop(), everything()})
+  for (const auto& action :
+       {keep(), resize(3), batch_of(64), batch_per_worker(8), scale_rate(2), connect_by("ring"), stop(), everything()})
     EXPECT_EQ(encode(decode_action(encode(action)).or_throw()), encode(action));
 }
 
@@ -33,13 +34,15 @@ TEST(Action, LaterWishesReplaceEarlierOnes) {
 
 TEST(Action, IsToldInWords) {
   EXPECT_EQ(describe(keep()), "nothing");
-  EXPECT_EQ(describe(everything()), "4 workers, a batch of 512, 0.5 times the rate, to stop, \"enough\"");
+  EXPECT_EQ(describe(everything()),
+            "4 workers, a batch of 512, 0.5 times the rate, the topology 'direct', to stop, \"enough\"");
 }
 
 TEST(Action, WhatCannotBeIsNamed) {
   EXPECT_EQ(objection_to(everything()), "");
   EXPECT_EQ(objection_to(resize(0)), "a job of 0 workers cannot be");
   EXPECT_EQ(objection_to(batch_of(0)), "a batch of 0 cannot be");
+  EXPECT_EQ(objection_to(connect_by("ring")), "there is no topology 'ring': only 'direct'");
   EXPECT_EQ(objection_to(scale_rate(-1)), "-1 times the rate cannot be");
 }
 

@@ -118,6 +118,18 @@ TEST(Board, StatesMoveToAnotherWorkerWithAnswersThatNobodyTook) {
   }
 }
 
+TEST(Board, WhoCannotGoOnFromASavedStateIsNamed) {
+  class Picky final : public Policy {
+    std::string save() const override { return "x"; }
+    void load(std::string_view) override { throw std::runtime_error("no such state"); }
+  };
+  Board board, other;
+  board.add("picky", std::make_unique<Picky>());
+  other.add("picky", std::make_unique<Picky>());
+  ASSERT_TRUE(other.load(board.save()).ok());
+  EXPECT_EQ(other.take_answers()[0].failure, "it cannot go on from what the others know: no such state");
+}
+
 TEST(Board, OtherPoliciesAreAMismatch) {
   Board here, fewer, others;
   here.add("diary", std::make_unique<Diary>());

@@ -76,7 +76,9 @@ TEST(Monitors, TheNoiseScaleIsRightOnAnyNumberOfWorkersAndTheSameOnAll) {
         ASSERT_EQ(report.gradient_norm, all[0].gradient_norm) << step;
         ASSERT_EQ(report.noise_biased, report.noise_scale && workers == 1) << step;
       }
-      if (workers > 1) ASSERT_TRUE(all[0].noise_scale) << step;
+      if (workers > 1) {
+        ASSERT_TRUE(all[0].noise_scale) << step;
+      }
       ASSERT_FALSE(all[0].noise_scale && !std::isfinite(*all[0].noise_scale));
     }
     const auto& last = reports.rbegin()->second[0];
@@ -220,7 +222,9 @@ TEST(Policies, OwnNumbersComeBackAsAverages) {
     void contribute(Numbers& numbers) override { numbers.add("mine", rank_ * 10.0); }
     Action after_step(const StepReport& seen) override {
       auto at = seen.averages.find("mine");
-      if (seen.step >= 2) EXPECT_DOUBLE_EQ(at == seen.averages.end() ? -1 : at->second, 5);
+      if (seen.step >= 2) {
+        EXPECT_DOUBLE_EQ(at == seen.averages.end() ? -1 : at->second, 5);
+      }
       return keep();
     }
 

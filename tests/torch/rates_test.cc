@@ -100,10 +100,12 @@ TEST(Rates, AdaScaleEndsTheJobWhenItHasMadeItsSteps) {
 
 TEST(Rates, LayersHaveRatesOfTheirOwn) {
   OptimizerOptions lars{.layerwise = Layerwise::lars, .layers = {.trust = 0.1}};
-  auto seen = run(2, 1, [](Session&, DistributedOptimizer&) {}, lars);
+  auto seen = run(
+      2, 1, [](Session&, DistributedOptimizer&) {}, lars);
   EXPECT_NEAR(seen.weights[0], 1 - 0.5 * 0.1, 1e-6);  // weight and gradient are of norm 1
   OptimizerOptions larc{.layerwise = Layerwise::larc, .layers = {.trust = 0.1, .weight_decay = 1}};
-  seen = run(2, 1, [](Session&, DistributedOptimizer&) {}, larc);
+  seen = run(
+      2, 1, [](Session&, DistributedOptimizer&) {}, larc);
   EXPECT_NEAR(seen.weights[0], 1 - 0.5 * (0.1 / 2 / 0.5) * 2, 1e-6);
 }
 
