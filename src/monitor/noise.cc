@@ -24,34 +24,46 @@ std::optional<NoiseSample> noise_of(const Moments& moments) {
   return sample;
 }
 
+void NoiseScale::Average::fade(double kept) {
+  variance *= kept;
+  signal *= kept;
+  weight *= kept;
+}
+
+void NoiseScale::Average::add(const NoiseSample& sample, double share) {
+  variance += share * sample.variance;
+  signal += share * sample.signal;
+  weight += share;
+}
+
 void NoiseScale::add(const NoiseSample& sample, int contributors, bool biased) {
-  if (biased_ && !biased) variance_ = signal_ = weight_ = 0;
-  if (weight_ > 0 && biased && !biased_) return;  // what is known is better
-  biased_ = biased;
   auto kept = std::pow(memory_, contributors);
-  variance_ = kept * variance_ + (1 - kept) * sample.variance;
-  signal_ = kept * signal_ + (1 - kept) * sample.signal;
-  weight_ = kept * weight_ + (1 - kept);
+  if (!biased) alone_ = {};
+  shared_.fade(kept);
+  alone_.fade(kept);
+  (biased ? alone_ : shared_).add(sample, 1 - kept);
 }
 
 double NoiseScale::variance() const {
   constexpr double kLeast = 1e-6;
-  return weight_ > 0 ? std::max(variance_ / weight_, kLeast) : kLeast;
+  return best().weight > 0 ? std::max(best().variance / best().weight, kLeast) : kLeast;
 }
 
-double NoiseScale::signal() const { return weight_ > 0 ? std::max(signal_ / weight_, 0.0) : 0; }
+double NoiseScale::signal() const { return best().weight > 0 ? std::max(best().signal / best().weight, 0.0) : 0; }
 
 std::optional<double> NoiseScale::value() const {
-  if (!(weight_ > 0) || !(signal() > 0)) return std::nullopt;
+  if (!(signal() > 0)) return std::nullopt;
   auto scale = variance() / signal();
   return std::isfinite(scale) ? std::optional(scale) : std::nullopt;
 }
 
+NoiseScale::Saved NoiseScale::save() const {
+  return {shared_.variance, shared_.signal, shared_.weight, alone_.variance, alone_.signal, alone_.weight};
+}
+
 void NoiseScale::load(const Saved& saved) {
-  variance_ = saved[0];
-  signal_ = saved[1];
-  weight_ = saved[2];
-  biased_ = saved[3] != 0;
+  shared_ = {saved[0], saved[1], saved[2]};
+  alone_ = {saved[3], saved[4], saved[5]};
 }
 
 }  // namespace pliant::monitor

@@ -41,7 +41,8 @@ class NoiseScale {
   /// `memory`: what is left of a sample's weight after a step of one contributor.
   explicit NoiseScale(double memory = 0.999) : memory_(memory) {}
 
-  /// Several contributors tell as much as several steps. `biased`: see moments_of_two; forgotten as soon as there is
+  /// Several contributors tell as much as several steps. `biased`: see moments_of_two; such samples are averaged apart,
+  /// count when what several contributors have said is older than they are, and are forgotten as soon as there is
   /// something better.
   void add(const NoiseSample& sample, int contributors, bool biased = false);
 
@@ -50,17 +51,23 @@ class NoiseScale {
   double signal() const;
   /// In samples. Nothing before the first sample, or as long as no signal is seen.
   std::optional<double> value() const;
-  bool biased() const { return biased_; }
+  bool biased() const { return alone_.weight > shared_.weight; }
 
   /// All of it, to move it to another worker.
-  using Saved = std::array<double, 4>;
-  Saved save() const { return {variance_, signal_, weight_, biased_ ? 1.0 : 0.0}; }
+  using Saved = std::array<double, 6>;
+  Saved save() const;
   void load(const Saved& saved);
 
  private:
+  struct Average {
+    double variance = 0, signal = 0, weight = 0;  // sums, and how much they weigh
+    void fade(double kept);
+    void add(const NoiseSample& sample, double share);
+  };
+  const Average& best() const { return biased() ? alone_ : shared_; }
+
   double memory_;
-  double variance_ = 0, signal_ = 0, weight_ = 0;  // sums, and how much they weigh
-  bool biased_ = false;
+  Average shared_, alone_;  // from several contributors, and from one
 };
 
 }  // namespace pliant::monitor

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <numeric>
@@ -17,6 +18,7 @@ namespace pliant::session {
 namespace {
 
 constexpr std::size_t kMostSaved = 256 << 20;
+constexpr std::uint64_t kCompareEvery = 64;  // steps, in a job of one
 
 }  // namespace
 
@@ -53,6 +55,10 @@ Status Adaptation::use_named() {
 
 bool Adaptation::noise_due(std::uint64_t step) const {
   return options_.noise_scale != 0 && step % options_.noise_scale == 0;
+}
+
+bool Adaptation::comparison_due(std::uint64_t step) const {
+  return options_.noise_scale != 0 && step % std::max(kCompareEvery, options_.noise_scale) < 2;
 }
 
 bool Adaptation::variance_due(std::uint64_t step) const {

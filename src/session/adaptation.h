@@ -30,6 +30,9 @@ class Adaptation {
 
   /// Are the contributions to the gradients of this step to be measured?
   bool noise_due(std::uint64_t step) const;
+  /// In a job of one, two consecutive gradients are compared now and then: that takes a copy, about 30 times what
+  /// looking at those of several workers costs.
+  bool comparison_due(std::uint64_t step) const;
   bool variance_due(std::uint64_t step) const;
   void set_variances(std::vector<double> variances) { variances_ = std::move(variances); }
   void set_parameter_norm(double norm) { parameter_norm_ = norm; }

@@ -257,20 +257,21 @@ collective::Measure Core::gradient_measure() const {
 void Core::watch_gradients() {
   collective::Measured measured;
   bool noise = adaptation_.noise_due(step_), any = false;
-  bool alone = noise && summary_.contributors == 1 && group_->size() == 1;
+  bool alone = summary_.contributors == 1 && group_->size() == 1;
+  bool compares = alone && adaptation_.comparison_due(step_);
   double product = 0;
   for (const auto& ticket : tickets_) {
     const auto& task = ticket->task();
     if (!task.gradient) continue;
     any = true;
     measured += ticket->measured();
-    if (!alone) continue;
+    if (!compares) continue;
     auto& last = last_gradient_[task.name];
     last.resize(task.count * size_of(task.dtype));
     product += collective::product_and_keep(task.dtype, last.data(), ticket->result(), task.count);
   }
   if (!alone) last_gradient_.clear();
-  if (any && alone)
+  if (any && compares)
     adaptation_.observe_alone(measured, static_cast<double>(summary_.samples), product);
   else
     adaptation_.observe(any ? std::optional(measured) : std::nullopt, summary_, noise);

@@ -182,9 +182,16 @@ TEST(NoiseScale, WhatIsBiasedGivesWay) {
   scale.add({10, 1}, 2);
   EXPECT_FALSE(scale.biased());
   EXPECT_DOUBLE_EQ(*scale.value(), 10);
+  for (int i = 0; i < 1000; ++i) scale.add({10, 1}, 2);
   scale.add({90, 1}, 2, true);  // alone again: what several said is better
   EXPECT_FALSE(scale.biased());
-  EXPECT_DOUBLE_EQ(*scale.value(), 10);
+  EXPECT_NEAR(*scale.value(), 10, 1e-9);
+  for (int i = 0; i < 1000; ++i) scale.add({90, 1}, 2, true);  // but not for ever
+  EXPECT_TRUE(scale.biased());
+  EXPECT_NEAR(*scale.value(), 90, 1e-9);
+  scale.add({10, 1}, 2);
+  EXPECT_FALSE(scale.biased());
+  EXPECT_NEAR(*scale.value(), 10, 1e-9);
 }
 
 TEST(NoiseScale, MovesToAnotherWorker) {
