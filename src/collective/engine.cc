@@ -197,9 +197,11 @@ bool Engine::publish(LocalChannel& channel, Counter which, std::uint64_t value, 
   (channel.own->*counter).store(value, std::memory_order_seq_cst);
   if (bridge_) {
     auto slot = use % 2;
-    const auto& measured = channel.own->measured[slot];
-    auto number = which == Counter::submitted ? channel.own->weight[slot] : measured.squares;
-    bridge_->publish(channel.index, which, value, static_cast<int>(slot), number, measured.spread);
+    // Once it is submitted, others may reduce it, and write down what they measure.
+    bool submits = which == Counter::submitted;
+    auto number = submits ? channel.own->weight[slot] : channel.own->measured[slot].squares;
+    auto spread = submits ? 0 : channel.own->measured[slot].spread;
+    bridge_->publish(channel.index, which, value, static_cast<int>(slot), number, spread);
   } else if (channel.agreed.load(std::memory_order_acquire)) {
     for (const auto* peer : channel.peers)
       if ((peer->*counter).load(std::memory_order_seq_cst) < value) return false;
