@@ -13,6 +13,7 @@
 #include <fstream>
 #include <sstream>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 namespace pliant::cli_test {
@@ -179,7 +180,7 @@ std::vector<pid_t> CliTest::wait_for_workers(const std::string& job, int count) 
 
 bool CliTest::view_becomes(const std::string& job, const std::vector<std::uint64_t>& ids) {
   return eventually([&] {
-    auto note = read_json(job, "coordinator.json");
+    auto note = note_of(job);
     if (!note.is_object()) return false;
     std::vector<std::uint64_t> seen;
     for (const auto& member : note["view"]["members"]) seen.push_back(member["id"]);
@@ -197,18 +198,37 @@ bool CliTest::step_becomes(const std::string& job, std::uint64_t step) {
 }
 
 pid_t CliTest::coordinator_of(const std::string& job) const {
-  auto note = read_json(job, "coordinator.json");
+  auto note = note_of(job);
   return note.is_object() ? note["process"]["pid"].get<pid_t>() : 0;
+}
+
+nlohmann::json CliTest::note_of(const std::string& job) const {
+  nlohmann::json newest;
+  auto rank = [](const nlohmann::json& note) {
+    return std::tuple(process_runs(note["process"]["pid"].get<pid_t>()), note["view"]["epoch"].get<std::uint64_t>(),
+                      note["process"]["start"].get<std::uint64_t>());
+  };
+  for (const auto& name : folders_of(job)) {
+    auto note = read_json(name, "coordinator.json");
+    if (note.is_object() && (!newest.is_object() || rank(note) > rank(newest))) newest = std::move(note);
+  }
+  return newest;
+}
+
+std::vector<std::string> CliTest::folders_of(const std::string& job) const {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const auto& dir : fs::directory_iterator(base(), ignored)) {
+    auto name = dir.path().filename().string();
+    if (name == job || name.starts_with(job + "+")) names.push_back(name);
+  }
+  return names;
 }
 
 std::vector<nlohmann::json> CliTest::records_of(const std::string& job) const {
   std::vector<nlohmann::json> records;
-  std::error_code ignored;
-  for (const auto& dir : fs::directory_iterator(base(), ignored)) {
-    auto name = dir.path().filename().string();
-    if (name != job && !name.starts_with(job + "+")) continue;
+  for (const auto& name : folders_of(job))
     if (auto record = read_json(name); record.is_object()) records.push_back(std::move(record));
-  }
   return records;
 }
 

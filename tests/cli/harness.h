@@ -98,7 +98,10 @@ class CliTest : public ::testing::Test {
 
  private:
   /// Of the job and of its parts on hosts.
+  std::vector<std::string> folders_of(const std::string& job) const;
   std::vector<nlohmann::json> records_of(const std::string& job) const;
+  /// The coordinator's, on whichever host it was elected; null if there is none.
+  nlohmann::json note_of(const std::string& job) const;
   Command launch(const Words& words, const Words& more_env, int terminal);
 
   std::string dir_;
