@@ -13,6 +13,7 @@
 #include "apps/pliant/coordinator_process.h"
 #include "apps/pliant/doctor.h"
 #include "apps/pliant/jobs.h"
+#include "apps/pliant/plan.h"
 #include "apps/pliant/resize.h"
 #include "apps/pliant/run.h"
 #include "apps/pliant/verify.h"
@@ -54,6 +55,7 @@ int run_main(const std::vector<std::string>& words) {
   add_resize(app, action);
   add_stop(app, action);
   add_verify(app, action);
+  add_plan(app, action);
   add_coordinator(app, action);
   add_doctor(app, action);
   add_bench(app, action);

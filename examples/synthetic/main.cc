@@ -4,6 +4,7 @@
 #include <pliant/pliant.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -14,6 +15,7 @@ namespace {
 struct Options {
   std::uint64_t parameters = 25 << 20;
   double compute_ms = 10;
+  int knee = 0;
   bool sleep = false;
   std::uint64_t batch = 32;
   std::uint64_t steps = 100;
@@ -24,7 +26,10 @@ struct Options {
 using Clock = std::chrono::steady_clock;
 
 /// Takes the time of a forward and backward pass: by work on this core, or by sleeping, as an accelerator would.
-void compute(const Options& options, double share) {
+void compute(const Options& options, int workers, double share) {
+  auto crowd = static_cast<double>(workers) / std::max(options.knee, 1);
+  if (options.knee > 0 && crowd > 1) share *= crowd * crowd;
+
   auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                 std::chrono::duration<double, std::milli>(options.compute_ms * share));
   if (options.sleep) {
@@ -50,7 +55,7 @@ void run(const Options& options) {
     // Backward fills one bucket after the other; each is reduced while the next is computed.
     std::vector<pliant::Reduction<float>> reductions;
     for (int b = 0; b < options.buckets; ++b) {
-      compute(options, 1.0 / options.buckets);
+      compute(options, session.size(), 1.0 / options.buckets);
       auto first = count * b / options.buckets;
       auto size = count * (b + 1) / options.buckets - first;
       for (std::size_t i = first; i < first + size; i += 1024) values[i] = static_cast<float>(session.rank() + 1);
@@ -93,6 +98,8 @@ int main(int argc, char** argv) {
       ->check(CLI::Range(std::uint64_t{4096}, std::uint64_t{16} << 30));
   app.add_option("--compute-ms", options.compute_ms, "time of a forward and backward pass")
       ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--knee", options.knee, "more workers than this slow each other down; 0: never")
       ->capture_default_str();
   app.add_flag("--sleep", options.sleep, "spend it sleeping instead of working");
   app.add_option("--batch", options.batch, "samples per worker and step")

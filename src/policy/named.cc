@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "policy/autoscale.h"
 #include "policy/options.h"
 
 namespace pliant {
@@ -178,6 +179,8 @@ struct Entry {
   std::string_view help;
 };
 constexpr Entry kEntries[] = {
+    {"autoscale", &make<Autoscale>,
+     "autoscale[:min=1][,max=16][,efficiency=0.1][,utility=linear:100@3600,price=0.01]: finds the number of workers"},
     {"gns", &make<NoiseScalePolicy>, "gns[:by=workers][,max=N]: twice the batch after an epoch with more noise"},
     {"schedule", &make<SchedulePolicy>, "schedule:2x100,4x200[,of=batch|local][,by=epoch]: so many for so long"},
     {"grow", &make<GrowInsteadOfDecay>, "grow:at=30,at=60[,factor=5][,max=N]: a larger batch instead of a lower rate"},

@@ -64,6 +64,11 @@ std::string Options::choice(const std::string& name, const std::vector<std::stri
   return at.mapped();
 }
 
+std::string Options::text(const std::string& name) {
+  auto at = values_.extract(name);
+  return at.empty() ? "" : at.mapped();
+}
+
 std::vector<double> Options::numbers(const std::string& name) {
   std::vector<double> all;
   for (auto at = values_.extract(name); !at.empty(); at = values_.extract(name))

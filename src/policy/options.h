@@ -19,6 +19,8 @@ class Options {
   std::uint64_t count(const std::string& name, std::uint64_t otherwise);
   /// One of `choices`; the first one if it was not given.
   std::string choice(const std::string& name, const std::vector<std::string>& choices);
+  /// Empty if it was not given.
+  std::string text(const std::string& name);
   std::vector<double> numbers(const std::string& name);
   std::vector<std::string> words();
   void refuse_rest() const;

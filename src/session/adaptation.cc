@@ -131,7 +131,10 @@ void Adaptation::judge(const Summary& summary, std::uint64_t step, bool speaks) 
   stopped_ = stopped_ || action_.stop;
   if (action_.global_batch) batch_ = batch_of(*action_.global_batch);
   if (action_.local_batch) batch_ = batch_per_worker(*action_.local_batch);
-  if (!action_.empty() && speaks) log::info("step {}: policies want {}", step, policy::describe(action_));
+  if (!speaks) return;
+  auto text = std::exchange(action_.text, {});
+  if (!action_.empty()) log::info("step {}: policies want {}", step, policy::describe(action_));
+  if (!text.empty()) log::info("step {}: {}", step, text);
 }
 
 void Adaptation::begin(const StepReport& now) {

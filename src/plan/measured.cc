@@ -1,0 +1,71 @@
+#include "plan/measured.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "session/record_files.h"
+
+namespace pliant::plan {
+namespace {
+
+struct Mean {
+  double seconds = 0, batch = 0;
+  std::uint64_t count = 0;
+};
+
+double samples_of(const session::StepRecord& record) {
+  double samples = 0;
+  for (const auto& contribution : record.samples)
+    for (const auto& range : contribution.ranges) samples += static_cast<double>(range.end - range.begin);
+  return samples;
+}
+
+}  // namespace
+
+Result<Measured> read_measured(const std::string& dir) {
+  session::Faults faults;
+  auto files = session::list_record_files(dir, faults);
+  if (!files.ok()) return files.error();
+  std::map<int, Mean> sizes;
+  std::map<session::Place, double> samples;
+  double stalls = 0;
+  std::uint64_t changes = 0;
+  for (const auto& file : files.value()) {
+    auto steps = session::StepSource::open(file, nullptr);
+    if (!steps.ok()) return steps.error();
+    session::StepRecord last;
+    for (auto entry = steps.value().next(); entry; entry = steps.value().next()) {
+      const auto& now = entry->record();
+      samples.emplace(entry->place(), samples_of(now));
+      bool follows = last.size > 0 && now.lineage == last.lineage && now.step == last.step + 1;
+      if (follows && now.view != last.view) {
+        stalls += now.stall_ms / 1e3;
+        ++changes;
+      } else if (follows && now.t > last.t) {
+        auto& mean = sizes[now.size];
+        auto share = 1 / static_cast<double>(++mean.count);
+        mean.seconds += share * (now.t - last.t - mean.seconds);
+        mean.batch += share * (static_cast<double>(now.global_batch) - mean.batch);
+      }
+      last = now;
+    }
+  }
+  Measured job;
+  for (const auto& [size, mean] : sizes)
+    if (mean.count >= 3) job.shapes.push_back({size, mean.batch / size, mean.seconds});
+  if (job.shapes.empty()) return Error{Code::invalid, fmt::format("{}: too few steps to learn from", dir)};
+  job.steps = samples.size();
+  for (const auto& [place, count] : samples) job.samples += count;
+  auto [small, large] =
+      std::ranges::minmax(job.shapes, {}, [](const auto& shape) { return shape.local_batch * shape.workers; });
+  bool in_all = job.shapes.size() > 1 && large.local_batch * large.workers <= 1.01 * small.local_batch * small.workers;
+  (in_all ? job.global_batch : job.local_batch) =
+      in_all ? large.local_batch * large.workers : job.shapes[0].local_batch;
+  job.stall_seconds = changes > 0 ? stalls / static_cast<double>(changes) : 0;
+  return job;
+}
+
+}  // namespace pliant::plan
