@@ -170,7 +170,7 @@ struct SampleOptions {
 
 struct MonitorOptions {
   /// Every so many steps; 0: never. Costs next to nothing: the reduction looks at what passes through it. A single
-  /// worker compares its gradient with the one before, which takes a copy of it.
+  /// worker compares two gradients in a row, which takes a copy, and so does that every 64 steps at most.
   std::uint64_t noise_scale = 1;
   std::uint64_t variance = 0;        ///< of each tensor's gradient, every so many steps; 0: never
   std::uint64_t parameter_norm = 0;  ///< every so many steps; 0: never. Reads all parameters

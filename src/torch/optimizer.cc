@@ -37,10 +37,6 @@ std::vector<torch::Tensor> parameters_of(torch::optim::Optimizer& optimizer) {
   return parameters;
 }
 
-}  // namespace
-
-namespace {
-
 class PlanState final : public State {
  public:
   explicit PlanState(std::shared_ptr<policy::RatePlan> plan) : plan_(std::move(plan)) {}
@@ -146,20 +142,19 @@ class DistributedOptimizer::Impl {
   void apply() {
     auto rates = set_rates();
     double factor = options_.clip_norm > 0 && norm_ > options_.clip_norm ? options_.clip_norm / norm_ : 1;
-    if (options_.layerwise != Layerwise::none) {
-      if (!synchronized_) buckets_.copy_mean(factor);
-      weigh_layers();
-    } else if (synchronized_) {
+    bool layerwise = options_.layerwise != Layerwise::none;
+    if (synchronized_) {
       if (factor != 1) {
         torch::NoGradGuard no_grad;
         for (std::size_t i = 0; i < buckets_.size(); ++i)
           if (auto& grad = buckets_.parameter(i).mutable_grad(); grad.defined()) grad.mul_(factor);
       }
-    } else if (factor == 1) {
+    } else if (factor == 1 && !layerwise) {
       buckets_.show_mean();
     } else {
       buckets_.copy_mean(factor);
     }
+    if (layerwise) weigh_layers();
     inner_.step();
     if (core_.adaptation().parameter_norm_due(core_.step())) measure_parameters();
     for (std::size_t i = 0; i < rates.size(); ++i) inner_.param_groups()[i].options().set_lr(rates[i]);
