@@ -1,6 +1,7 @@
 #include "small_training.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 
@@ -98,7 +99,7 @@ int run_example(int argc, char** argv, CLI::App& app, const std::function<void()
   try {
     body();
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
+    std::fprintf(stderr, "%s: %s\n", program_invocation_short_name, error.what());
     return 1;
   }
   return 0;

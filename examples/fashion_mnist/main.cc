@@ -13,16 +13,9 @@
 
 namespace {
 
-struct Options {
-  std::string model = "cnn";
-  std::string data = "/usr/share/datasets/fashion-mnist";
-  std::uint64_t epochs = 3;
-  std::uint64_t batch = 64;
-  std::uint64_t global_batch = 0;
-  double lr = 0.05;
+struct Options : SmallOptions {
   std::uint64_t seed = 42;
   bool augment = false;
-  std::int64_t limit = 0;
 };
 
 void train(const Options& options) {
@@ -37,7 +30,7 @@ void train(const Options& options) {
     labels = labels.narrow(0, 0, options.limit);
   }
   auto model = make_model(options.model);
-  torch::optim::SGD sgd(model.ptr()->parameters(), torch::optim::SGDOptions(options.lr).momentum(0.9));
+  torch::optim::SGD sgd(model.ptr()->parameters(), torch::optim::SGDOptions(options.lr).momentum(options.momentum));
 
   pliant::DistributedOptimizer optimizer(session, sgd, {.local_batch = options.batch});
   pliant::ElasticSampler sampler(session, static_cast<std::uint64_t>(images.size(0)),
@@ -82,33 +75,14 @@ void train(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
+  options.model = "cnn";
+  options.epochs = 3;
   CLI::App app{
       "Trains a small network on Fashion-MNIST.\n\nExamples:\n"
       "  fashion_mnist --epochs 1\n"
       "  pliant run -n 2 -- fashion_mnist --model resnet --batch 32"};
-  app.add_option("--model", options.model, "mlp, cnn or resnet")
-      ->check(CLI::IsMember({"mlp", "cnn", "resnet"}))
-      ->capture_default_str();
-  app.add_option("--epochs", options.epochs, "passes over the data")
-      ->check(CLI::Range(1, 10000))
-      ->capture_default_str();
-  app.add_option("--batch", options.batch, "samples per worker and step")
-      ->check(CLI::Range(1, 60000))
-      ->capture_default_str();
-  app.add_option("--global-batch", options.global_batch, "samples per step, divided among the workers; beats --batch")
-      ->check(CLI::Range(1, 60000));
-  app.add_option("--lr", options.lr, "learning rate at the start")->check(CLI::PositiveNumber)->capture_default_str();
-  app.add_option("--data", options.data, "folder with the IDX files")->capture_default_str();
+  add_small_options(app, options);
   app.add_option("--seed", options.seed, "of a job of one; under pliant run its --seed decides")->capture_default_str();
-  app.add_option("--limit", options.limit, "train on so many samples only")->check(CLI::NonNegativeNumber);
   app.add_flag("--augment", options.augment, "shift and mirror the images");
-  CLI11_PARSE(app, argc, argv);
-  std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  try {
-    train(options);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "fashion_mnist: %s\n", error.what());
-    return 1;
-  }
-  return 0;
+  return run_example(argc, argv, app, [&] { train(options); });
 }

@@ -147,7 +147,6 @@ class Core final : public Reducer {
   std::vector<Range> ranges_of(int slot) const;
   Lease lease_of(const Ledger& ledger, std::uint64_t step) const;
   bool finished() const;
-  void report_progress();
   void settle_down();
   void fill_row();
   std::string row_now();
@@ -156,19 +155,22 @@ class Core final : public Reducer {
   Status try_close();
   void absorb(const Summary& summary);
   void commit_ledger();
+  void finish_job();
+  double progress() const;
+  void end_loop();
+  StepRecord record_of_step() const;
+  bool speaks_for_job() const;
+  Position position();
+  void resume(const std::string& dir);
+
+  // core_watch.cc
   void watch_gradients();
   std::vector<double> tensor_variances();
   void act(const Action& action);
   StepReport report_of_step() const;
   void update_metrics();
-  void finish_job();
-  double progress() const;
-  void end_loop();
+  void report_progress();
   double loss() const;
-  StepRecord record_of_step() const;
-  bool speaks_for_job() const;
-  Position position();
-  void resume(const std::string& dir);
 
   // core_views.cc
   /// Forms a group for `view` and settles with its members what is to be done. Code::peer_lost: another is needed.
