@@ -42,6 +42,7 @@ int Agent::run() {
   keeper_->end();
   console_.erase();
   if (exit_status_ == 0) reporter_.finish(record_.name, snapshot());
+  present_bill();
   console_.flush();
   return exit_status_;
 }
@@ -52,6 +53,7 @@ void Agent::tick() {
   console_.flush();
   if (phase_ == Phase::settling) return settle();
   give_up_on_explanations();
+  kill_overdue();
   if (end_at_ && now >= *end_at_) {
     end_at_.reset();
     report_failure();
@@ -84,7 +86,7 @@ void Agent::on_end(Worker& worker) {
   log::debug("worker {} ended: {}", worker.id, ending.words());
   events_.note("ended", worker.id, ending.words());
   tell_end(worker);
-  bool told_to = phase_ == Phase::stopping || kill_at_;
+  bool told_to = phase_ == Phase::stopping || kill_at_ || leaving_.contains(worker.id);
   if (ending.good() || told_to) return;
   Death death{worker.id, ending, turn_, clock_.now() - worker.started};
   if (!ending.unknown) return on_death(death);
@@ -137,6 +139,7 @@ void Agent::on_signal(int number) {
     interrupted_ = true;
     exit_status_ = 128 + number;
     phase_ = Phase::stopping;
+    stopping_since_ = clock_.now();
     if (workers_.alive() == 0) return begin_settling();
     if (number != SIGQUIT) {
       say(fmt::format("pliant: stopping {}{}\n", plural(workers_.alive()),
@@ -149,10 +152,15 @@ void Agent::on_signal(int number) {
     return;
   }
   if (phase_ == Phase::settling) leave_at_ = clock_.now();
+  // Slurm may say it twice: once to everybody, once to the agent.
+  if (phase_ == Phase::stopping && number == SIGTERM && clock_.now() < stopping_since_ + kPatience) return;
   kill_workers();
 }
 
+/// Whoever goes now does not go because the job needs fewer.
 void Agent::end_workers() {
+  slots_ = 0;
+  if (record_.is_part()) announce_slots();
   workers_.signal(SIGTERM);
   workers_.signal(SIGCONT);  // a stopped process would not see the first
   kill_at_ = clock_.now() + options_.grace;
@@ -293,9 +301,10 @@ Snapshot Agent::snapshot() const {
           return worker && worker->process.running();
         }));
   now.elapsed = clock_.now() - started_;
-  now.at = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  now.at = unix_seconds();
   now.progress = progress_;
   if (phase_ == Phase::running) now.seconds_left = pace_.seconds_left(clock_.now());
+  now.bill = account_.lines(seconds(clock_.now()));
   return now;
 }
 

@@ -14,7 +14,9 @@
 //   ending    the second is over                  ending    report; SIGTERM to the rest, SIGKILL after the grace time
 //   running   INT, TERM or HUP                    stopping  SIGTERM to all, SIGKILL after the grace time
 //   running   the coordinator cannot be kept      stopping  the same
-//   any       another signal, QUIT                same      SIGKILL to all
+//   running   this machine will be taken away     stopping  the same, in the time that is left
+//   running   there are fewer slots than workers  running   SIGTERM to the youngest, SIGKILL after the grace time
+//   any       another signal, QUIT                same      SIGKILL to all; but TERM within a second is the same TERM
 //   any       the last worker ended               settling  judge the job; end what the workers left in their groups
 //   settling  all output is copied                -         end the coordinator
 //
@@ -23,16 +25,21 @@
 // the coordinator has ended well.
 #pragma once
 
+#include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "apps/pliant/account.h"
 #include "apps/pliant/blame.h"
 #include "apps/pliant/console.h"
 #include "apps/pliant/coordinator_keeper.h"
 #include "apps/pliant/event_log.h"
 #include "apps/pliant/job_dir.h"
+#include "apps/pliant/notice_watch.h"
+#include "apps/pliant/provider.h"
 #include "apps/pliant/run.h"
 #include "apps/pliant/signals.h"
 #include "apps/pliant/status_line.h"
@@ -80,6 +87,18 @@ class Agent {
   void on_hopeless(const Error& error);
   void write_record_soon();
 
+  // agent_supply.cc: slots that come and go, and what they cost.
+  Status open_supply();
+  void on_trace_notice(const std::string& who);
+  void watch_for_notice();
+  void on_notice(const SpotNotice& notice);
+  void follow_price();
+  void set_slots(std::uint32_t slots);
+  void announce_slots();
+  void send_away_surplus();
+  void kill_overdue();
+  void present_bill();
+
   void tick();
   void reap();
   void on_end(Worker& worker);
@@ -122,6 +141,12 @@ class Agent {
   std::optional<CoordinatorKeeper> keeper_;
   EventLog events_;
   bool record_stale_ = false;
+  std::unique_ptr<Provider> provider_;
+  std::optional<NoticeWatch> notices_;
+  std::uint32_t slots_ = 0;
+  bool told_of_least_ = false;
+  std::map<std::uint64_t, Nanos> leaving_;  // whose slots are gone, and when they are killed
+  Account account_;
   std::string own_place_;  // where the coordinator is if it comes here; empty: not chosen yet
   const bool attached_;    // to a job that ran already
 
@@ -143,6 +168,7 @@ class Agent {
   Nanos told_{0};                       // when it was told last
   std::optional<Error> cannot_start_;
   bool interrupted_ = false;
+  Nanos stopping_since_{0};
   bool reported_ = false;
   bool judged_ = false;
   int exit_status_ = 0;

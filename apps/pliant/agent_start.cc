@@ -41,6 +41,7 @@ Agent::Agent(const RunOptions& options, JobRecord record, JobDir dir, std::vecto
       reporter_(console_, options_.status, dir_.path()),
       workers_(loop_, console_, worker_options(options_, record_, dir_.path(), std::move(environment)),
                [this] { reap(); }),
+      account_(record_.plan.price.empty() ? Prices() : parse_prices(record_.plan.price).or_throw()),
       attached_(!record_.workers.empty()) {
   state_.wanted = record_.plan.wanted;
 }
@@ -62,7 +63,9 @@ Status Agent::start() {
   }
   events_.open(record_.plan, record_.is_part() ? "agent-" + record_.host.name : "agent");
   events_.note(attached_ ? "attached" : "begun", record_.name);
+  PLIANT_TRY(open_supply());
   keep_coordinator();
+  watch_for_notice();
   return {};
 }
 
@@ -131,8 +134,7 @@ int Agent::abandon(const Error& error) {
 
 /// The second hello says that this is all.
 void Agent::introduce() {
-  wire::AgentHello hello{record_.job_name(), record_.host.name,
-                         record_.is_part() ? record_.host.slots : static_cast<std::uint32_t>(wire::kMaxMembers)};
+  wire::AgentHello hello{record_.job_name(), record_.host.name, slots_, record_.plan.kind};
   keeper_->send(hello);
   for (const auto& worker : std::exchange(missed_, {})) {
     keeper_->send(wire::Started{worker.id, worker.process.pid});
@@ -163,6 +165,7 @@ void Agent::on_message(const wire::Message& message) {
   } else if (const auto* progress = std::get_if<wire::Progress>(&message)) {
     progress_ = *progress;
     pace_.on_progress(clock_.now(), *progress);
+    account_.on_progress(seconds(clock_.now()), *progress);
   } else if (const auto* parted = std::get_if<wire::Parted>(&message)) {
     unanswered_.erase(parted->id);
     explain_end(parted->id, parted->goodbye != 0);
@@ -208,6 +211,7 @@ void Agent::write_record_soon() {
 void Agent::on_state(const wire::JobState& state) {
   bool first = state_.view.epoch == 0 && state.view.epoch > 0;
   state_ = state;
+  account_.on_state(seconds(clock_.now()), state);
   if (!first || phase_ != Phase::ending || kill_at_) return;
   // Whoever failed did so in a job that had begun: the others know how to go on.
   phase_ = Phase::running;

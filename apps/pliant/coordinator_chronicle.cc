@@ -48,6 +48,8 @@ void Chronicle::heard(std::optional<std::uint64_t> worker, bool from_agent, cons
   if (worker && std::holds_alternative<wire::Bye>(message)) log_.note("goodbye", *worker, "");
   if (const auto* resize = std::get_if<wire::Resize>(&message))
     note("resize", worker, fmt::format("{} workers", resize->workers));
+  if (const auto* replace = std::get_if<wire::Replace>(&message); replace && worker)
+    log_.note("replace", replace->id, fmt::format("worker {} says that it is slow", *worker));
   if (const auto* ended = std::get_if<wire::Ended>(&message); ended && from_agent)
     log_.note("ended", ended->id, ended->words);
 }

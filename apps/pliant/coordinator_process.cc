@@ -77,7 +77,8 @@ class CoordinatorProcess {
 
 membership::CoordinatorOptions options_of(const JobRecord& record) {
   const auto& plan = record.plan;
-  return {record.job_name(), plan.seed, plan.wanted, plan.start, plan.least, plan.most, plan.restarts};
+  return {record.job_name(), plan.seed,     plan.wanted, plan.start,      plan.least,
+          plan.most,         plan.restarts, plan.spare,  Nanos(plan.warm)};
 }
 
 /// The lock decides who serves, so a socket that is still there belongs to a coordinator that is gone.
@@ -218,6 +219,8 @@ std::string CoordinatorProcess::charter() const {
   record.plan.hosts.clear();
   record.plan.via.clear();
   record.plan.discovery.clear();
+  record.plan.provider.clear();
+  record.plan.trace.clear();
   record.plan.coordinator = "tcp:" + record.plan.endpoint;
   if (record.output_dir == job_.dir) record.output_dir.clear();
   return record_text(record);

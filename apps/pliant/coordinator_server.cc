@@ -41,7 +41,7 @@ CoordinatorServer::CoordinatorServer(net::Loop& loop, Fd listener, const members
       timer_(loop.every(500ms, [this] { sweep(); })),
       pulse_(loop.every(200ms, [this] { pulse(); })) {
   loop_.watch(listener_.get(), [this] { accept_all(); });
-  deliver({});
+  deliver(coordinator_.on_time(clock_.now()));
 }
 
 CoordinatorServer::~CoordinatorServer() {
@@ -118,6 +118,7 @@ void CoordinatorServer::make_room() {
 }
 
 void CoordinatorServer::sweep() {
+  deliver(coordinator_.on_time(clock_.now()));
   std::vector<Link> slow;
   for (const auto& [link, connection] : connections_) {
     auto age = clock_.now() - connection.since;
@@ -164,7 +165,8 @@ void CoordinatorServer::on_message(Link link, const wire::Message& message) {
   if (const auto* hello = std::get_if<wire::AgentHello>(&message)) return on_hello(link, *hello);
   bool here = !connections_.at(link).remote;
   bool anybody_may =
-      here && (std::holds_alternative<wire::Resize>(message) || std::holds_alternative<wire::Stop>(message));
+      here && (std::holds_alternative<wire::Resize>(message) || std::holds_alternative<wire::Replace>(message) ||
+               std::holds_alternative<wire::Stop>(message));
   if (!connections_.at(link).placed() && !anybody_may) return refuse(link, "join first");
   if (const auto* ended = std::get_if<wire::Ended>(&message)) hear_last_words(ended->id);
   if (!connections_.contains(link)) return;

@@ -1,19 +1,11 @@
 #include "apps/pliant/event_log.h"
 
-#include <chrono>
 #include <string_view>
 
+#include "base/clock.h"
 #include "base/log.h"
 
 namespace pliant::cli {
-namespace {
-
-double unix_seconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-}  // namespace
-
 void EventLog::open(const JobPlan& plan, const std::string& name) {
   constexpr std::string_view kKey = "PLIANT_RECORD=";
   for (const auto& entry : plan.env) {

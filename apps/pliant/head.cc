@@ -39,7 +39,8 @@ Head::Head(const RunOptions& options, JobRecord record, JobDir dir, std::vector<
       environment_(std::move(environment)),
       started_(clock_.now()),
       console_(STDOUT_FILENO, STDERR_FILENO),
-      reporter_(console_, options_.status, dir_.path()) {
+      reporter_(console_, options_.status, dir_.path()),
+      account_(record_.plan.price.empty() ? Prices() : parse_prices(record_.plan.price).or_throw()) {
   state_.wanted = record_.plan.wanted;
 }
 
@@ -59,6 +60,7 @@ int Head::run() {
   discovery_.reset();
   console_.erase();
   if (exit_status_ == 0 && !interrupted_) reporter_.finish(record_.name, snapshot());
+  present_bill();
   console_.flush();
   return exit_status_;
 }
@@ -72,6 +74,7 @@ Status Head::start() {
   events_.open(record_.plan, "agent");
   events_.note(record_.hosts.empty() ? "begun" : "attached", record_.name);
   keep_coordinator();
+  PLIANT_TRY(open_supply());
   for (const auto& place : record_.plan.hosts) add_host(place);
   if (record_.plan.discovery.empty()) return {};
   discovery_.emplace(
@@ -105,9 +108,12 @@ void Head::keep_coordinator() {
 void Head::on_message(const wire::Message& message) {
   if (const auto* state = std::get_if<wire::JobState>(&message)) {
     state_ = *state;
+    account_.on_state(seconds(clock_.now()), *state);
+    ask_provider();
   } else if (const auto* progress = std::get_if<wire::Progress>(&message)) {
     progress_ = *progress;
     pace_.on_progress(clock_.now(), *progress);
+    account_.on_progress(seconds(clock_.now()), *progress);
   } else if (const auto* over = std::get_if<wire::Over>(&message)) {
     on_over(*over);
   } else if (const auto* refusal = std::get_if<wire::Refusal>(&message)) {
@@ -131,6 +137,7 @@ void Head::on_hopeless(const Error& error) {
 /// The agents hear of the end as well, and go when their workers have gone.
 void Head::finish_soon() {
   phase_ = Phase::ending;
+  if (provider_) provider_->request(0);
   end_at_ = clock_.now() + options_.grace + kMargin;
 }
 
@@ -149,6 +156,7 @@ void Head::on_signal(int number) {
 }
 
 void Head::stop_all(bool force) {
+  if (provider_) provider_->request(0);
   stop_wanted_ = force || stop_wanted_.value_or(false);
   end_at_ = clock_.now() + (force ? Nanos(0) : Nanos(options_.grace)) + kMargin;
   leave_at_ = *end_at_ + kMargin;
@@ -165,6 +173,9 @@ void Head::tick() {
     for (auto& tail : host.tails) tail.poll(console_);
     if (host.again_at && now >= *host.again_at && phase_ == Phase::running && host.wanted) lead_to(host);
   }
+  follow_outputs();
+  for (auto& tail : tails_) tail.poll(console_);
+  ask_provider();
   console_.flush();
   if (stop_wanted_ && keeper_->send(wire::Stop{"", static_cast<std::uint8_t>(*stop_wanted_)})) stop_wanted_.reset();
   if (end_at_ && now >= *end_at_) {
@@ -177,6 +188,7 @@ void Head::tick() {
   if (phase_ == Phase::running || !all_gone() || (!output_copied() && !enough)) return;
   if (std::exchange(concluded_, true)) return;
   conclude();
+  if (provider_) provider_->end();
   keeper_->end();
   keeper_->forget([this] { loop_.stop(); });
 }
@@ -317,7 +329,7 @@ std::uint32_t Head::slots() const {
 }
 
 bool Head::all_gone() const {
-  return std::ranges::none_of(hosts_, [](const Host& host) { return host.runs(); });
+  return provider_gone() && std::ranges::none_of(hosts_, [](const Host& host) { return host.runs(); });
 }
 
 /// What the script says now.
@@ -359,6 +371,7 @@ bool Head::output_copied() {
   bool all = true;
   for (auto& host : hosts_)
     for (auto& tail : host.tails) all = tail.drain(console_) && all;
+  for (auto& tail : tails_) all = tail.drain(console_) && all;
   console_.flush();
   return all && console_.idle();
 }
@@ -373,9 +386,10 @@ Snapshot Head::snapshot() const {
   now.workers = static_cast<int>(state_.wanted);
   now.alive = static_cast<int>(formed ? state_.view.members.size() : state_.spare);
   now.elapsed = clock_.now() - started_;
-  now.at = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  now.at = unix_seconds();
   now.progress = progress_;
   if (phase_ == Phase::running) now.seconds_left = pace_.seconds_left(clock_.now());
+  now.bill = account_.lines(seconds(clock_.now()));
   return now;
 }
 

@@ -1,6 +1,8 @@
 // The head of a job on several hosts: the `pliant run -H …` process. Keeps the coordinator alive, leads to every host
 // by a command that starts the host's agent there (`pliant run --join -`, with the job's ticket on its stdin), copies
-// what those write, and shows how the job is doing. Workers are the agents' affair.
+// what those write, and shows how the job is doing. Workers are the agents' affair. Instead of hosts that are named
+// there may be a provider (--provider slurm), which is asked for as many slots as the job could use; the agents of what
+// it gives come by themselves.
 //
 //   phase     event                                to        action
 //   running   a host's agent ends                  running   again, after a while that doubles from 1 to 30 s
@@ -16,16 +18,20 @@
 #pragma once
 
 #include <deque>
+#include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "apps/pliant/account.h"
 #include "apps/pliant/console.h"
 #include "apps/pliant/coordinator_keeper.h"
 #include "apps/pliant/discovery.h"
 #include "apps/pliant/event_log.h"
 #include "apps/pliant/job_dir.h"
 #include "apps/pliant/output_tail.h"
+#include "apps/pliant/provider.h"
 #include "apps/pliant/run.h"
 #include "apps/pliant/signals.h"
 #include "apps/pliant/status_line.h"
@@ -34,6 +40,8 @@
 #include "net/loop.h"
 
 namespace pliant::cli {
+
+class SlurmProvider;
 
 class Head {
  public:
@@ -83,6 +91,15 @@ class Head {
   std::uint32_t slots() const;
   bool all_gone() const;
 
+  // head_supply.cc: hosts that a provider gives, and the ledger.
+  Status open_supply();
+  ProviderEvents supply_events();
+  void follow_price();
+  void ask_provider();
+  void follow_outputs();
+  bool provider_gone() const;
+  void present_bill();
+
   void stop_all(bool force);
   void signal_all(int number);
   bool output_copied();
@@ -105,6 +122,13 @@ class Head {
   std::optional<CoordinatorKeeper> keeper_;
   std::optional<Discovery> discovery_;
   EventLog events_;
+  Account account_;
+  std::unique_ptr<Provider> provider_;  // nullptr: hosts are named
+  SlurmProvider* slurm_ = nullptr;      // the one below, if it is that
+  std::uint32_t asked_ = 0;             // slots
+  std::optional<Nanos> idle_since_;     // more slots than are wanted
+  std::vector<OutputTail> tails_;       // of agents on the provider's hosts
+  std::set<std::string> followed_;
 
   // What the coordinator said last.
   wire::JobState state_;

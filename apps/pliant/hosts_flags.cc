@@ -159,8 +159,10 @@ Result<std::vector<HostSlots>> discover(const std::string& script) {
   return hosts_in(lines, script);
 }
 
-/// As the first host that is another sees this one.
-std::string address_for(const std::vector<HostSlots>& hosts) {
+/// As the first host that is another sees this one; as this one is called, if none is known.
+std::string address_for(const std::vector<HostSlots>& hosts, const HostsFlags& flags) {
+  if (hosts.empty() && !flags.interface_name.empty()) return net::address_of_interface(flags.interface_name).or_throw();
+  if (hosts.empty()) return net::resolve(host_name()).or_throw();
   for (const auto& host : hosts) {
     if (is_this_host(host.name)) continue;
     auto there = net::resolve(host.name);
@@ -191,8 +193,8 @@ std::vector<HostSlots> chosen_hosts(const HostsFlags& flags) {
 }
 
 void plan_hosts(const HostsFlags& flags, std::vector<HostSlots> hosts, JobPlan& plan) {
-  if (hosts.empty()) return;
-  auto address = flags.address.empty() ? address_for(hosts) : net::resolve(flags.address).or_throw();
+  if (hosts.empty() && plan.provider.empty()) return;
+  auto address = flags.address.empty() ? address_for(hosts, flags) : net::resolve(flags.address).or_throw();
   auto ports = net::parse_ports(flags.ports.empty() ? "0" : flags.ports).or_throw();
   plan.endpoint = net::tcp_listen(address, ports).or_throw().endpoint.text();
   plan.hosts = std::move(hosts);

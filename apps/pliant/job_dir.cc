@@ -36,13 +36,32 @@ ProcessId process_from(const json& from) {
 json to_json(const JobPlan& plan) {
   json hosts = json::array();
   for (const auto& host : plan.hosts) hosts.push_back({{"name", host.name}, {"slots", host.slots}});
-  return {{"hosts", hosts},           {"via", plan.via},           {"discovery", plan.discovery},
-          {"pliant", plan.pliant},    {"endpoint", plan.endpoint}, {"interface", plan.interface_name},
-          {"ports", plan.ports},      {"store", plan.store},       {"coordinator", plan.coordinator},
-          {"cwd", plan.cwd},          {"env", plan.env},           {"output", plan.output},
-          {"threads", plan.threads},  {"seed", plan.seed},         {"wanted", plan.wanted},
-          {"start", plan.start},      {"least", plan.least},       {"most", plan.most},
-          {"restarts", plan.restarts}};
+  return {{"hosts", hosts},
+          {"via", plan.via},
+          {"discovery", plan.discovery},
+          {"pliant", plan.pliant},
+          {"endpoint", plan.endpoint},
+          {"interface", plan.interface_name},
+          {"ports", plan.ports},
+          {"store", plan.store},
+          {"coordinator", plan.coordinator},
+          {"cwd", plan.cwd},
+          {"env", plan.env},
+          {"output", plan.output},
+          {"threads", plan.threads},
+          {"seed", plan.seed},
+          {"wanted", plan.wanted},
+          {"start", plan.start},
+          {"least", plan.least},
+          {"most", plan.most},
+          {"restarts", plan.restarts},
+          {"spare", plan.spare},
+          {"warm_ms", plan.warm.count()},
+          {"provider", plan.provider},
+          {"trace", plan.trace},
+          {"price", plan.price},
+          {"class", plan.kind},
+          {"notice_url", plan.notice_url}};
 }
 
 JobPlan plan_from(const json& from) {
@@ -58,6 +77,13 @@ JobPlan plan_from(const json& from) {
   plan.least = from.at("least");
   plan.most = from.at("most");
   plan.restarts = from.at("restarts");
+  plan.spare = from.at("spare");
+  plan.warm = std::chrono::milliseconds(from.at("warm_ms").get<std::int64_t>());
+  plan.provider = from.at("provider");
+  plan.trace = from.at("trace");
+  plan.notice_url = from.at("notice_url");
+  plan.price = from.at("price");
+  plan.kind = from.at("class");
   for (const auto& host : from.at("hosts")) plan.hosts.push_back({host.at("name"), host.at("slots")});
   plan.via = from.at("via");
   plan.discovery = from.at("discovery");

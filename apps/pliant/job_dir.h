@@ -7,6 +7,7 @@
 // is created or a dead one is swept away. Reading needs no lock: files are replaced by rename.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -51,6 +52,15 @@ struct JobPlan {
   std::uint32_t least = 1;
   std::uint32_t most = 512;
   int restarts = 10;
+  std::uint32_t spare = 0;                ///< workers beyond those wanted
+  std::chrono::milliseconds warm{10000};  ///< that others wait who are not needed
+
+  // Where they come from and what they cost.
+  std::string provider{};    ///< "slurm:…"; empty: this machine, or hosts
+  std::string trace{};       ///< a file: what was to be had
+  std::string notice_url{};  ///< that says when a machine is taken away
+  std::string price{};       ///< of a worker's hour: see parse_prices
+  std::string kind{};        ///< the price class of the workers here
 
   // Of a job on several hosts.
   std::vector<HostSlots> hosts{};  ///< empty: the job runs on this one, or this is the plan of one host's agent

@@ -20,7 +20,7 @@ namespace {
 using nlohmann::json;
 
 double seconds_since(double then) {
-  auto now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  auto now = unix_seconds();
   return std::max(0.0, now - then);
 }
 

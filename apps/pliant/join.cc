@@ -96,7 +96,7 @@ JobRecord part_of(JobRecord record, const HostSlots& here, const std::string& ba
   record.name = part_name(record.job, here.name);
   record.host = here;
   record.agent = this_process();
-  record.started_at = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  record.started_at = unix_seconds();
   if (record.output_dir.empty()) record.output_dir = base + "/" + record.name;
   return record;
 }
@@ -136,6 +136,7 @@ int join_job(RunOptions options) {
   options.status = StatusMode::off;
 
   auto record = part_of(std::move(charter), here, base);
+  record.plan.kind = options.supply.kind;
   if (auto before = earlier_part(base + "/" + record.name, ticket)) {
     auto taken = JobDir::take_up(base, *before, true);
     if (taken.ok()) return serve(options, before->record, std::move(taken).value());

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <memory>
 
+#include "apps/pliant/trace_provider.h"
 #include "plan/measured.h"
 #include "plan/simulation.h"
 #include "plan/trace.h"
@@ -112,6 +113,7 @@ std::string chart_of(const std::vector<Row>& rows) {
 plan::Job job_from(const plan::Measured& seen, const Flags& flags) {
   plan::Job job;
   job.step = scale::fit(seen.shapes);
+  job.corrections = plan::corrections_to(job.step, seen.shapes);
   job.samples = flags.samples > 0 ? flags.samples : seen.samples;
   job.local_batch = seen.local_batch;
   job.global_batch = seen.global_batch;
@@ -124,9 +126,7 @@ plan::Job job_from(const plan::Measured& seen, const Flags& flags) {
 
 Result<plan::Trace> trace_from(const Flags& flags, int most) {
   if (flags.trace.empty()) return plan::Trace(most, flags.price);
-  std::ifstream in(flags.trace);
-  if (!in) return Error{Code::not_found, fmt::format("--trace {}: cannot be read", flags.trace)};
-  return plan::Trace::read(in, flags.trace);
+  return read_trace(flags.trace);
 }
 
 Status plan_for(const Flags& flags) {

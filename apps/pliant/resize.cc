@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -20,10 +21,10 @@ using namespace std::chrono_literals;
 constexpr auto kTimeToAnswer = 10s;
 constexpr Nanos kTimeToComeBack = 5s;  // a coordinator that died is replaced within a fraction of a second
 
-Result<wire::Answer> ask(const std::string& address, std::uint32_t workers) {
+Result<wire::Answer> ask(const std::string& address, const wire::Message& wish) {
   auto socket = net::connect_to(address);
   if (!socket.ok()) return socket.error();
-  PLIANT_TRY(net::send(socket.value(), wire::Resize{workers}));
+  PLIANT_TRY(net::send(socket.value(), wish));
   auto received = net::receive_within(socket.value(), kTimeToAnswer);
   if (!received.ok()) return received.error();
   if (const auto* answer = std::get_if<wire::Answer>(&received.value().message)) return *answer;
@@ -32,7 +33,7 @@ Result<wire::Answer> ask(const std::string& address, std::uint32_t workers) {
   return Error{Code::protocol, "the coordinator did not answer the question"};
 }
 
-int resize(const std::string& name, std::uint32_t workers) {
+int resize(const std::string& name, const wire::Message& wish) {
   auto found = choose_job(job_base().or_throw(), name);
   if (!found.ok()) {
     fmt::print(stderr, "pliant resize: {}\n", found.error().message);
@@ -41,10 +42,10 @@ int resize(const std::string& name, std::uint32_t workers) {
   const auto& job = found.value();
   SteadyClock clock;
   auto end = clock.now() + kTimeToComeBack;
-  auto answer = ask(job.record.plan.coordinator, workers);
+  auto answer = ask(job.record.plan.coordinator, wish);
   while (!answer.ok() && job.agent_alive && clock.now() < end) {
     std::this_thread::sleep_for(50ms);
-    answer = ask(job.record.plan.coordinator, workers);
+    answer = ask(job.record.plan.coordinator, wish);
   }
   if (!answer.ok()) {
     fmt::print(stderr, "pliant resize: job '{}' has no coordinator ('pliant run --attach {}' starts one): {}\n",
@@ -66,16 +67,28 @@ void add_resize(CLI::App& app, Action& action) {
   struct Flags {
     std::string job;
     std::uint32_t workers = 0;
+    std::optional<std::uint64_t> replace;
   };
-  auto* command = app.add_subcommand("resize", "Change how many workers a job has");
+  auto* command = app.add_subcommand("resize", "Change how many workers a job has, or which");
   command->footer(
-      "Takes effect between two steps. Workers that are too many wait, and are taken back first when there shall be\n"
-      "more again.\n\n"
-      "Examples:\n  pliant resize night 8");
+      "Takes effect between two steps. Workers that are too many wait for a while (--warm of 'pliant run'), and are "
+      "taken\n"
+      "back first when there shall be more again. A worker that is to be replaced trains on until another one is "
+      "ready.\n\n"
+      "Examples:\n  pliant resize night 8\n  pliant resize night --replace 3");
   auto flags = std::make_shared<Flags>();
   command->add_option("JOB", flags->job, "Name of the job")->required();
-  command->add_option("N", flags->workers, "So many workers")->required();
-  command->callback([flags, &action] { action = [flags] { return resize(flags->job, flags->workers); }; });
+  auto* workers = command->add_option("N", flags->workers, "So many workers");
+  auto* replace =
+      command->add_option("--replace", flags->replace, "Another worker in place of this one")->option_text("WORKER");
+  workers->excludes(replace);
+  command->callback([flags, workers, &action] {
+    if (workers->count() == 0 && !flags->replace) throw CLI::RequiredError("N or --replace");
+    action = [flags] {
+      if (flags->replace) return resize(flags->job, wire::Replace{*flags->replace});
+      return resize(flags->job, wire::Resize{flags->workers});
+    };
+  });
 }
 
 }  // namespace pliant::cli

@@ -52,6 +52,8 @@ Examples:
   pliant run -H node1:4,node2:4 --via 'ssh {host}' ./train
   pliant run --host-discovery-script ./hosts.sh --via 'ssh {host}' --min 2 ./train
   pliant run --join ticket --slots 4
+  pliant run -n 8 --min 2 --provider slurm:partition=spot,slots=2 --price 0.3 ./train
+  pliant run -n 4 --trace spot.csv --policy autoscale:max=8 ./train
   pliant run -n 4 --record proof --checkpoint saved --every 5m ./train
   pliant run --attach night)";
 
@@ -70,9 +72,21 @@ struct Flags {
   std::string output;
   std::string status = "auto";
   double grace = 5;
+  double warm = 10;
   JournalFlags journal;
   std::vector<std::string> policies;
 };
+
+/// Workers may run elsewhere: a shared object of a utility's is named in full.
+void name_utility_in_full(std::string& description) {
+  constexpr std::string_view kKey = "utility=";
+  auto at = description.find(kKey);
+  if (at == std::string::npos) return;
+  at += kKey.size();
+  auto size = std::min(description.find(',', at), description.size()) - at;
+  auto path = description.substr(at, size);
+  if (path.ends_with(".so")) description.replace(at, size, std::filesystem::absolute(path).lexically_normal().string());
+}
 
 /// KEY=VALUE for the workers. Mistakes are found before anything is started.
 std::vector<std::string> policy_environment(const std::vector<std::string>& policies) {
@@ -86,6 +100,7 @@ std::vector<std::string> policy_environment(const std::vector<std::string>& poli
         throw Failure(Code::not_found, fmt::format("--policy {}: no such file", name));
       description = std::filesystem::absolute(name).lexically_normal().string() + description.substr(colon);
     } else {
+      name_utility_in_full(description);
       make_policy(description);
     }
     list += (list.empty() ? "" : "\n") + description;
@@ -144,6 +159,16 @@ void add_flags(CLI::App& run, Flags& flags) {
       ->type_name("N")
       ->envname("PLIANT_MAX_RESTARTS")
       ->check(in_range<int>(0, 1'000'000));
+  run.add_option("--spare", options.spare,
+                 "Keep so many more ready to take the place of one that fails or is slow (default: 0)")
+      ->option_text("N")
+      ->type_name("N")
+      ->envname("PLIANT_SPARE")
+      ->check(in_range<int>(0, wire::kMaxMembers));
+  run.add_option("--warm", flags.warm, "How long workers that are not needed any more wait to be (default: 10)")
+      ->option_text("SECONDS")
+      ->envname("PLIANT_WARM")
+      ->check(in_range<double>(0, 86400));
   run.add_option("--attach", options.attach, "Take up a job whose agent is gone, instead of starting one")
       ->option_text("JOB");
   run.add_option("--join", options.join,
@@ -193,6 +218,7 @@ void add_flags(CLI::App& run, Flags& flags) {
       ->option_text("NAME[:OPTIONS]")
       ->allow_extra_args(false);
   add_journal_flags(run, flags.journal);
+  add_supply_flags(run, options.supply);
   add_hosts_flags(run, options.hosts);
   run.add_option("-x,--env", options.env, "A variable for the workers; may be repeated [$PLIANT_ENV, separated by ';']")
       ->option_text("KEY=VALUE")
@@ -233,6 +259,9 @@ JobPlan plan_of(const RunOptions& options, const std::string& dir) {
   plan.least = static_cast<std::uint32_t>(std::max(options.least, 1));
   plan.most = static_cast<std::uint32_t>(options.most);
   plan.restarts = options.restarts;
+  plan.spare = static_cast<std::uint32_t>(options.spare);
+  plan.warm = options.warm;
+  plan_supply(options.supply, plan);
   plan_hosts(options.hosts, options.places, plan);
   return plan;
 }
@@ -243,7 +272,7 @@ JobRecord record_of(const RunOptions& options, const std::string& program, const
   record.program = program;
   record.argv = options.command;
   record.agent = this_process();
-  record.started_at = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  record.started_at = unix_seconds();
   record.grace = std::chrono::duration<double>(options.grace).count();
   record.output_dir = base + "/" + record.name;
   if (!options.output_dir.empty()) record.output_dir = std::filesystem::absolute(options.output_dir).lexically_normal();
@@ -323,7 +352,7 @@ std::string fit_to_hosts(RunOptions& options, bool chosen) {
 }
 
 /// One line on what does not fit together, or nothing.
-std::string contradiction_in(const RunOptions& options, const std::vector<std::string>& program) {
+std::string contradiction_in(const RunOptions& options, const std::vector<std::string>& program, bool chosen) {
   if (!options.attach.empty()) return program.empty() ? "" : "--attach takes up a job that has its program already";
   if (!options.join.empty()) return program.empty() ? "" : "--join takes the program from the job";
   if (!options.here.name.empty() || options.here.slots) return "--host and --slots go with --join";
@@ -332,7 +361,7 @@ std::string contradiction_in(const RunOptions& options, const std::vector<std::s
     return fmt::format("--min {} is more than --workers {}", options.least, options.workers);
   if (options.most < options.workers)
     return fmt::format("--max {} is less than --workers {}", options.most, options.workers);
-  return {};
+  return contradiction_in(options.supply, !options.places.empty(), chosen);
 }
 
 }  // namespace
@@ -378,11 +407,13 @@ void add_run(CLI::App& app, Action& action, const std::vector<std::string>& prog
     auto& options = flags->options;
     if (auto wrong = fit_to_hosts(options, run->count("--workers") > 0); !wrong.empty())
       throw CLI::ValidationError(wrong);
-    if (auto wrong = contradiction_in(options, program); !wrong.empty()) throw CLI::ValidationError(wrong);
+    bool chosen = run->count("--workers") > 0;
+    if (auto wrong = contradiction_in(options, program, chosen); !wrong.empty()) throw CLI::ValidationError(wrong);
     bool output_chosen = !flags->output.empty();
     if (output_chosen) options.output = kOutputModes.at(flags->output);
     options.status = kStatusModes.at(flags->status);
     options.grace = std::chrono::milliseconds(static_cast<std::int64_t>(flags->grace * 1000));
+    options.warm = std::chrono::milliseconds(static_cast<std::int64_t>(flags->warm * 1000));
     options.command = program;
     action = [flags, output_chosen] {
       add_env_twin(flags->options);

@@ -12,6 +12,7 @@
 #include "apps/pliant/hosts_flags.h"
 #include "apps/pliant/output_tail.h"
 #include "apps/pliant/status_reporter.h"
+#include "apps/pliant/supply_flags.h"
 #include "base/result.h"
 
 namespace pliant::cli {
@@ -20,9 +21,11 @@ struct RunOptions {
   int workers = 1;
   int least = 0;  ///< start with so many, and never have fewer by choice; 0: start with all, and have at least one
   int most = 512;
-  int restarts = 10;      ///< replacements for workers that fail
-  std::string attach;     ///< take up this job instead of starting one
-  std::string join;       ///< the ticket of a job to start workers for on this host; "-": from stdin
+  int restarts = 10;                      ///< replacements for workers that fail
+  int spare = 0;                          ///< workers beyond those wanted, ready to take somebody's place
+  std::chrono::milliseconds warm{10000};  ///< that others wait who are not needed
+  std::string attach;                     ///< take up this job instead of starting one
+  std::string join;                       ///< the ticket of a job to start workers for on this host; "-": from stdin
   HostSlots here{"", 0};  ///< what this host is called then, and how many it takes; by default its name and cores
   std::string name;       ///< empty: the program's name and a random suffix
   OutputMode output = OutputMode::prefix;
@@ -33,6 +36,7 @@ struct RunOptions {
   std::chrono::milliseconds grace{5000};  ///< between SIGTERM and SIGKILL
   HostsFlags hosts{};                     ///< where workers run, if not here
   std::vector<HostSlots> places{};        ///< which hosts that are, at the beginning
+  SupplyFlags supply{};                   ///< where workers come from, and what they cost
   bool follows_slots = false;             ///< there are as many workers as the hosts there are have slots
   std::vector<std::string> env;           ///< KEY=VALUE
   std::vector<std::string> command;       ///< the program and its arguments, as the user wrote them

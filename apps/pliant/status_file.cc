@@ -23,6 +23,22 @@ json to_json(const wire::Progress& progress) {
           {"loss", number(progress.loss)}, {"text", progress.text}};
 }
 
+json to_json(const scale::BillLine& line) {
+  json all = {{"class", line.kind}, {"money", line.money}};
+  for (std::size_t phase = 0; phase < line.seconds.size(); ++phase)
+    all[scale::kPhaseNames[phase]] = line.seconds[phase];
+  return all;
+}
+
+scale::BillLine line_from(const json& from) {
+  scale::BillLine line;
+  line.kind = from.at("class");
+  line.money = from.at("money");
+  for (std::size_t phase = 0; phase < line.seconds.size(); ++phase)
+    line.seconds[phase] = from.at(scale::kPhaseNames[phase]);
+  return line;
+}
+
 wire::Progress progress_from(const json& from) {
   wire::Progress progress;
   progress.step = from.at("step");
@@ -45,7 +61,9 @@ std::string status_text(const Snapshot& now) {
               {"elapsed", seconds(now.elapsed)},
               {"at", now.at},
               {"seconds_left", now.seconds_left ? number(*now.seconds_left) : json(nullptr)},
-              {"progress", now.progress ? to_json(*now.progress) : json(nullptr)}};
+              {"progress", now.progress ? to_json(*now.progress) : json(nullptr)},
+              {"ledger", json::array()}};
+  for (const auto& line : now.bill) all["ledger"].push_back(to_json(line));
   return all.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
@@ -61,6 +79,7 @@ std::optional<Snapshot> read_status(const std::string& job_dir) {
     seen.at = all.at("at");
     if (!all.at("seconds_left").is_null()) seen.seconds_left = all.at("seconds_left").get<double>();
     if (!all.at("progress").is_null()) seen.progress = progress_from(all.at("progress"));
+    for (const auto& line : all.at("ledger")) seen.bill.push_back(line_from(line));
     return seen;
   } catch (const json::exception&) {
     return std::nullopt;

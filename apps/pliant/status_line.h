@@ -4,8 +4,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/clock.h"
+#include "scale/bill.h"
 #include "wire/messages.h"
 
 namespace pliant::cli {
@@ -17,7 +19,8 @@ struct Snapshot {
   Nanos elapsed{0};
   std::optional<wire::Progress> progress;
   std::optional<double> seconds_left;
-  double at = 0;  ///< when this was so, in seconds since 1970
+  double at = 0;                        ///< when this was so, in seconds since 1970
+  std::vector<scale::BillLine> bill{};  ///< the ledger until then
 };
 
 /// "step 120/4690  epoch 3/10  12.3k samples/s  loss 0.4312  4 workers  0:42  1:23 left": as many whole fields as fit

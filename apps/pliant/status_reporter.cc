@@ -72,6 +72,7 @@ void StatusReporter::write_file(const Snapshot& snapshot) {
   still.elapsed = Nanos(0);
   still.at = 0;
   still.seconds_left.reset();
+  still.bill.clear();
   auto news = status_text(still);
   if (news == written_) return;  // only the clock has moved
   written_ = std::move(news);

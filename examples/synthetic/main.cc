@@ -16,19 +16,40 @@ struct Options {
   std::uint64_t parameters = 25 << 20;
   double compute_ms = 10;
   int knee = 0;
+  double contention = 0, crosstalk = 0;
+  std::string slow;
   bool sleep = false;
   std::uint64_t batch = 32;
   std::uint64_t steps = 100;
+  std::uint64_t samples = 0;
   std::uint64_t warmup = 10;
   int buckets = 8;
 };
 
 using Clock = std::chrono::steady_clock;
+constexpr std::uint64_t kSamples = 1 << 20;  // that there are
+
+/// A worker that is slower than the others, from some step on: "2:0.5@50".
+struct Slowness {
+  unsigned long long worker = 0, step = 0;
+  double speed = 1;
+
+  static Slowness parse(const std::string& text) {
+    Slowness slow;
+    char rest = 0;
+    auto read = std::sscanf(text.c_str(), "%llu:%lf@%llu%c", &slow.worker, &slow.speed, &slow.step, &rest);
+    bool fits = (read == 3 || (read == 2 && text.find('@') == std::string::npos)) && slow.speed > 0;
+    if (!text.empty() && !fits) throw std::invalid_argument("--slow " + text + ": not WORKER:SPEED[@STEP]");
+    return slow;
+  }
+  double at(std::uint64_t who, std::uint64_t now) const { return who == worker && now >= step ? speed : 1; }
+};
 
 /// Takes the time of a forward and backward pass: by work on this core, or by sleeping, as an accelerator would.
 void compute(const Options& options, int workers, double share) {
   auto crowd = static_cast<double>(workers) / std::max(options.knee, 1);
   if (options.knee > 0 && crowd > 1) share *= crowd * crowd;
+  share *= 1 + options.contention * (workers - 1) + options.crosstalk * workers * (workers - 1);
 
   auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
                                 std::chrono::duration<double, std::milli>(options.compute_ms * share));
@@ -44,6 +65,10 @@ void compute(const Options& options, int workers, double share) {
 void run(const Options& options) {
   auto session = pliant::Session::join();
   session.batch({.local = options.batch});
+  auto slowness = Slowness::parse(options.slow);
+  pliant::ElasticSampler sampler(session, options.samples ? options.samples : kSamples);
+  auto work = options.samples ? pliant::StepsOptions{.epochs = 1}
+                              : pliant::StepsOptions{.steps = options.warmup + options.steps};
   auto count = options.parameters / sizeof(float);
   auto gradients = session.allocate("gradients", count * sizeof(float));
   auto values = gradients.input<float>();
@@ -51,11 +76,13 @@ void run(const Options& options) {
   Clock::time_point began = Clock::now();
   std::vector<double> rates;
   auto last = began;
-  for (auto step : session.steps({.steps = options.warmup + options.steps})) {
+  for (auto step : session.steps(work)) {
     // Backward fills one bucket after the other; each is reduced while the next is computed.
+    auto part = static_cast<double>(sampler.next().size()) / static_cast<double>(options.batch);
+    part /= slowness.at(session.worker(), step.index());
     std::vector<pliant::Reduction<float>> reductions;
     for (int b = 0; b < options.buckets; ++b) {
-      compute(options, session.size(), 1.0 / options.buckets);
+      compute(options, session.size(), part / options.buckets);
       auto first = count * b / options.buckets;
       auto size = count * (b + 1) / options.buckets - first;
       for (std::size_t i = first; i < first + size; i += 1024) values[i] = static_cast<float>(session.rank() + 1);
@@ -101,11 +128,18 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--knee", options.knee, "more workers than this slow each other down; 0: never")
       ->capture_default_str();
+  app.add_option("--contention", options.contention, "each further worker makes steps longer by this part")
+      ->capture_default_str();
+  app.add_option("--crosstalk", options.crosstalk, "and each further pair of them by twice this")
+      ->capture_default_str();
+  app.add_option("--slow", options.slow, "a worker with a part of the speed, from a step on: 2:0.5@50")
+      ->option_text("WORKER:SPEED[@STEP]");
   app.add_flag("--sleep", options.sleep, "spend it sleeping instead of working");
   app.add_option("--batch", options.batch, "samples per worker and step")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
   app.add_option("--steps", options.steps, "measured steps")->check(CLI::Range(1, 1 << 20))->capture_default_str();
+  app.add_option("--samples", options.samples, "so many samples, in as many steps as it takes, instead of --steps");
   app.add_option("--warmup", options.warmup, "steps before measuring")->capture_default_str();
   app.add_option("--buckets", options.buckets, "reductions per step")
       ->check(CLI::Range(1, 1000))

@@ -38,6 +38,12 @@ struct StepTimes {
   double whole() const { return compute + exposed + stall + input; }
 };
 
+/// How fast one worker computes: waiting for the others is left out.
+struct WorkerSpeed {
+  std::uint64_t worker = 0;
+  double samples_per_second = 0;  ///< 0: it had nothing to do, or has just come
+};
+
 /// What a step was. The same on every worker, to the bit.
 struct StepReport {
   std::uint64_t step = 0;
@@ -68,6 +74,7 @@ struct StepReport {
 
   // Of the step before: they travel with this one's summary.
   StepTimes times;
+  std::vector<WorkerSpeed> speeds;         ///< by rank
   double samples_per_second = 0;           ///< smoothed
   std::map<std::string, double> averages;  ///< what was logged, and what policies have contributed
 };
@@ -76,21 +83,27 @@ struct StepReport {
 class Action {
  public:
   std::optional<int> workers;
+  bool settled = false;  ///< with workers: it will stay so, and whoever is not needed need not wait
   std::optional<std::uint64_t> global_batch;  ///< divided among the workers, however many there are
   std::optional<std::uint64_t> local_batch;   ///< per worker
   std::optional<double> rate_factor;          ///< of the scheduled rate, from then on
+  std::optional<std::uint64_t> replace;       ///< this worker by another one, once there is one
+  std::map<std::uint64_t, double> shares;     ///< of each batch, by worker, relative to the usual one (1)
   std::optional<std::string> topology;        ///< between hosts: "direct" is the only one there is
   bool stop = false;                          ///< the job is done
   std::string text;                           ///< a line for people
 
   bool empty() const {
-    return !workers && !global_batch && !local_batch && !rate_factor && !topology && !stop && text.empty();
+    return !workers && !global_batch && !local_batch && !rate_factor && !replace && shares.empty() && !topology &&
+           !stop && text.empty();
   }
   /// Both; where they differ, the later one.
   Action& also(const Action& other) {
-    if (other.workers) workers = other.workers;
+    if (other.workers) workers = other.workers, settled = other.settled;
     if (other.global_batch || other.local_batch) global_batch = other.global_batch, local_batch = other.local_batch;
     if (other.rate_factor) rate_factor = other.rate_factor;
+    if (other.replace) replace = other.replace;
+    for (const auto& [worker, share] : other.shares) shares[worker] = share;
     if (other.topology) topology = other.topology;
     stop = stop || other.stop;
     if (!other.text.empty()) text += (text.empty() ? "" : "; ") + other.text;
@@ -102,6 +115,12 @@ inline Action keep() { return {}; }
 inline Action resize(int workers) {
   Action action;
   action.workers = workers;
+  return action;
+}
+/// So many as there are, and there shall be: the search is over.
+inline Action settle_at(int workers) {
+  auto action = resize(workers);
+  action.settled = true;
   return action;
 }
 inline Action batch_of(std::uint64_t global) {
@@ -117,6 +136,16 @@ inline Action batch_per_worker(std::uint64_t local) {
 inline Action scale_rate(double factor) {
   Action action;
   action.rate_factor = factor;
+  return action;
+}
+inline Action replace(std::uint64_t worker) {
+  Action action;
+  action.replace = worker;
+  return action;
+}
+inline Action share_out(std::map<std::uint64_t, double> shares) {
+  Action action;
+  action.shares = std::move(shares);
   return action;
 }
 inline Action connect_by(std::string topology) {

@@ -30,5 +30,7 @@ class ManualClock final : public Clock {
 };
 
 inline double seconds(Nanos span) { return std::chrono::duration<double>(span).count(); }
+/// Since 1970: for people and records, not for waiting.
+inline double unix_seconds() { return seconds(std::chrono::system_clock::now().time_since_epoch()); }
 
 }  // namespace pliant

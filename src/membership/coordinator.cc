@@ -213,18 +213,29 @@ std::vector<std::uint64_t> Coordinator::waiting() const {
   std::vector<std::uint64_t> ids;
   for (bool served : {true, false})
     for (const auto& [id, worker] : workers_)
-      if (worker.served == served && worker.link && worker.ready && !worker.ended && !worker.goodbye && !in_view(id))
+      if (worker.served == served && worker.link && worker.ready && !worker.ended && !worker.goodbye &&
+          !worker.replace && !worker.surplus && !in_view(id))
         ids.push_back(id);
   return ids;
 }
 
+/// Who is there stays, as far as so many are wanted. Of those who are to be replaced, only as many as nobody can
+/// replace.
 std::vector<wire::Member> Coordinator::target() const {
-  auto members = view_.members;
-  if (members.size() > wanted_) members.resize(wanted_);
-  for (auto id : waiting()) {
-    if (members.size() >= wanted_) break;
-    members.push_back(workers_.at(id).self);
+  auto slow = [&](const wire::Member& member) { return workers_.at(member.id).replace; };
+  auto newcomers = waiting();
+  auto keep = view_.members.size() - static_cast<std::size_t>(std::ranges::count_if(view_.members, slow));
+  keep = std::min<std::size_t>(keep, wanted_);
+  newcomers.resize(std::min(newcomers.size(), wanted_ - keep));
+  auto keep_slow = wanted_ - keep - newcomers.size();
+  std::vector<wire::Member> members;
+  for (const auto& member : view_.members) {
+    auto& left = slow(member) ? keep_slow : keep;
+    if (left == 0) continue;
+    --left;
+    members.push_back(member);
   }
+  for (auto id : newcomers) members.push_back(workers_.at(id).self);
   return members;
 }
 
@@ -270,10 +281,26 @@ void Coordinator::on(Link link, const wire::Resize& resize) {
   if (auto reason = objection_to(resize); !reason.empty()) return send(link, wire::Answer{0, reason});
   wanted_ = resize.workers;
   restarts_ = std::max(restarts_, 0);  // whoever asks for so many means it
+  settled_ = resize.settled != 0;
   send(link, wire::Answer{1, answer_to(resize)});
 }
 
+void Coordinator::on(Link link, const wire::Replace& replace) {
+  bool answer = !worker_at(link);
+  if (!in_view(replace.id)) {
+    if (answer) send(link, wire::Answer{0, fmt::format("worker {} is not training", replace.id)});
+    return;
+  }
+  workers_.at(replace.id).replace = true;
+  if (answer) send(link, wire::Answer{1, fmt::format("worker {} goes as soon as another one is ready", replace.id)});
+}
+
 // ---- after every event ----
+
+Letters Coordinator::on_time(Nanos now) {
+  now_ = now;
+  return act();
+}
 
 Letters Coordinator::on_message(Link link, const wire::Message& message) {
   std::visit([&](const auto& kind) { on(link, kind); }, message);
@@ -285,8 +312,10 @@ Letters Coordinator::act() {
   lower_wanted();
   tell_over();
   plan();
-  tell_agents();
+  dismiss_idle();
+  let_go();
   start_workers();
+  tell_agents();
   return std::exchange(outbox_, {});
 }
 

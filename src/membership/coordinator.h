@@ -33,15 +33,22 @@
 //   ended badly as a member                  a restart
 //   left: said goodbye, or ended well, and   one worker less is wanted, but not less than `least`
 //   a view without it is reported
+//   ... because its host is taken away       nothing: another one is started where and when there is room
+//   ... after it was to be replaced          nothing
 //
 // Workers are started while fewer than wanted are there or on their way; every missing restart stands for one that is
 // not replaced. Members count until a view without them is reported; who is out of reach together with its host's agent
 // does not. Ids are never used twice.
 //
+// Whoever is to be replaced (Replace) stays until somebody else is ready, and does not count among those there; then it
+// goes, and the next one is started on another host if that can be. Whoever is not needed waits, ready to come back at
+// once, for as long as workers are kept warm, and goes then.
+//
 // There is one agent per host, and perhaps one that only watches (no slots). Each says AgentHello twice: first of all,
 // and again when it has named the workers it already has (Started). Workers are started on the host that came first of
-// those that have a free slot. What an agent or a kernel says of the end of a worker's own process is proof, and is
-// passed on to members on other hosts (Dead). All agents hear how the job ended (Over), and that they shall end (Stop).
+// those that have a free slot. A slot whose worker fails soon, again and again, or was replaced, stays empty for a
+// while. What an agent or a kernel says of the end of a worker's own process is proof, and is passed on to members on
+// other hosts (Dead). All agents hear how the job ended (Over), and that they shall end (Stop).
 #pragma once
 
 #include <cstdint>
@@ -52,6 +59,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/clock.h"
 #include "membership/view.h"
 #include "wire/messages.h"
 
@@ -64,7 +72,9 @@ struct CoordinatorOptions {
   std::uint32_t start = 0;  ///< so many make the first view; 0: as many as are wanted
   std::uint32_t least = 1;  ///< resizing stops there
   std::uint32_t most = wire::kMaxMembers;
-  int restarts = 10;  ///< replacements for workers that fail
+  int restarts = 10;                      ///< replacements for workers that fail
+  std::uint32_t spare = 0;                ///< workers beyond those wanted, ready to take somebody's place
+  Nanos warm = std::chrono::seconds(10);  ///< that others wait who are not needed
 };
 
 /// What one coordinator leaves to the next.
@@ -96,6 +106,8 @@ class Coordinator {
   Letters on_closed(Link link);
   /// The kernel says that a worker's process is gone.
   Letters on_gone(std::uint64_t id);
+  /// It is that late, on any clock that does not go back. Now and then, for what has to wait.
+  Letters on_time(Nanos now);
 
   const std::string& job() const { return options_.job; }
   bool formed() const { return view_.size() > 0; }
@@ -119,7 +131,18 @@ class Coordinator {
     bool ended = false;
     bool counted = false;  // its end has had its consequences
     bool left = false;     // it ended in good order, and wanted is still to be lowered
-    bool told = false;     // that the job is over
+    bool told = false;     // that the job is over, or that it is not needed any more
+    bool replace = false;  // by another one, as soon as there is one
+    bool surplus = false;  // it has waited for long enough, and may go
+    Nanos since{0};        // when it was asked for
+  };
+
+  /// What agents are told of the job.
+  struct News {
+    std::uint64_t view = 0;
+    std::uint32_t wanted = 0, spare = 0;
+    std::vector<wire::Headcount> headcount{};
+    bool operator==(const News&) const = default;
   };
 
   /// The agent of a host.
@@ -129,7 +152,10 @@ class Coordinator {
     std::uint32_t slots = 0;
     bool complete = false;  // it has named all its workers
     bool told_over = false;
-    std::optional<std::tuple<std::uint64_t, std::uint32_t, std::uint32_t>> knows;  // view, wanted, spare
+    std::string kind{};
+    int failures = 0;              // soon after the start, in a row
+    std::vector<Nanos> cooling{};  // until when: one slot each
+    std::optional<News> knows{};
   };
 
   // Events, by message.
@@ -143,6 +169,7 @@ class Coordinator {
   void on(Link link, const wire::Bye& bye);
   void on(Link link, const wire::Progress& progress);
   void on(Link link, const wire::Resize& resize);
+  void on(Link link, const wire::Replace& replace);
   void on(Link link, const wire::AgentHello& hello);
   void on(Link link, const wire::Stop& stop);
   void on(Link link, const wire::Started& started);
@@ -162,6 +189,8 @@ class Coordinator {
   void plan();
   void start_workers();
   void tell_over();
+  void let_go();
+  void dismiss_idle();
   bool finished() const;
   void tell_agents_over(const wire::Over& over);
   void tell_agents();
@@ -182,7 +211,11 @@ class Coordinator {
   std::pair<const std::string, Agent>* agent_at(Link link);
   const Agent* agent_of(const Worker& worker) const;
   bool lost_with_host(const Worker& worker) const;
+  std::int64_t workers_on(const std::string& host) const;
+  bool is_crowded(const std::string& host) const;
+  void cool_down(const Worker& worker, bool replaced);
   std::pair<const std::string, Agent>* agent_with_room();
+  std::vector<wire::Headcount> headcount() const;
   bool has_agents() const;
   void send_to_agents(const wire::Message& message);
   void send(Link link, wire::Message message);
@@ -209,6 +242,9 @@ class Coordinator {
   std::optional<wire::Plan> plan_;
 
   std::map<std::string, Agent> agents_;  // by host; all that were ever there
+  Nanos now_{0};
+  std::optional<Nanos> idle_since_;  // more wait than are needed
+  bool settled_ = false;             // nobody need wait
 };
 
 }  // namespace pliant::membership

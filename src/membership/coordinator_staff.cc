@@ -8,6 +8,15 @@
 #include "membership/coordinator.h"
 
 namespace pliant::membership {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Nanos kSoon = 60s;  // a worker that fails later did not fail because of where it is
+constexpr Nanos kFirstPause = 1s, kLongestPause = 60s;
+constexpr int kForgiven = 1;  // failures without consequences for the slot
+
+}  // namespace
 
 // ---- workers go ----
 
@@ -52,6 +61,10 @@ void Coordinator::on(Link link, const wire::Ended& ended) {
   worker.host = agent->first;
   if (!std::exchange(worker.ended, true)) tell_of_death(ended.id);
   next_id_ = std::max(next_id_, ended.id + 1);
+  if (!formed() && is_crowded(agent->first)) {  // before the job has begun: somebody else, somewhere else
+    workers_.erase(ended.id);
+    return send(link, wire::Parted{ended.id, 0});
+  }
   count(worker, ended.good != 0);
   send(link, wire::Parted{ended.id, static_cast<std::uint8_t>(worker.goodbye)});
   if (formed() || !hopeless_.empty()) return;
@@ -64,10 +77,44 @@ void Coordinator::on(Link link, const wire::Ended& ended) {
 
 void Coordinator::count(Worker& worker, bool good) {
   if (std::exchange(worker.counted, true) || !formed() || over()) return;
-  if (worker.served && (good || worker.goodbye))
+  if (is_crowded(worker.host)) return;  // it had to go
+  bool in_order = worker.served && (good || worker.goodbye);
+  if (worker.surplus) return;
+  if (in_order && worker.replace) return cool_down(worker, true);
+  if (in_order) {
     worker.left = true;
-  else
-    --restarts_;
+    return;
+  }
+  cool_down(worker, false);
+  --restarts_;
+}
+
+/// Its place stays empty for a while, if there is reason to think that it is the place.
+void Coordinator::cool_down(const Worker& worker, bool replaced) {
+  auto at = agents_.find(worker.host);
+  if (at == agents_.end()) return;
+  auto& agent = at->second;
+  if (replaced) return agent.cooling.push_back(now_ + kLongestPause);
+  agent.failures = now_ - worker.since < kSoon ? agent.failures + 1 : 0;
+  auto beyond = agent.failures - kForgiven;
+  if (beyond > 0) agent.cooling.push_back(now_ + std::min(kLongestPause, kFirstPause * (1 << std::min(beyond - 1, 6))));
+}
+
+/// Whoever was replaced, or waits for nothing, is not needed any more.
+void Coordinator::let_go() {
+  for (auto& [id, worker] : workers_)
+    if ((worker.replace || worker.surplus) && !in_view(id) && is_there(worker) && !std::exchange(worker.told, true))
+      send(worker.link, wire::Over{});
+}
+
+void Coordinator::dismiss_idle() {
+  auto idle = waiting();
+  auto missing = wanted_ > view_.members.size() ? wanted_ - view_.members.size() : 0;
+  auto needed = missing + options_.spare;
+  if (!formed() || plan_ || idle.size() <= needed) return idle_since_.reset();
+  if (!idle_since_) idle_since_ = now_;
+  if (!settled_ && now_ - *idle_since_ < options_.warm) return;
+  for (std::size_t i = needed; i < idle.size(); ++i) workers_.at(idle[i]).surplus = true;
 }
 
 void Coordinator::lower_wanted() {
@@ -125,21 +172,40 @@ bool Coordinator::has_agents() const {
 
 /// Nobody can say anything about it; if it lives, it will come back by itself. Costs no restart.
 bool Coordinator::lost_with_host(const Worker& worker) const {
-  return worker.joined && !worker.link && !worker.host.empty() && !agent_of(worker);
+  bool was_to_come = !worker.joined && !worker.named;
+  return (worker.joined || was_to_come) && !worker.link && !worker.host.empty() && !agent_of(worker);
 }
 
-/// The first that came, of those who can start another worker.
+std::int64_t Coordinator::workers_on(const std::string& host) const {
+  return std::ranges::count_if(workers_,
+                               [&](const auto& known) { return known.second.host == host && !known.second.ended; });
+}
+
+/// Its agent has fewer slots than it has had workers: they do not go because they want to.
+bool Coordinator::is_crowded(const std::string& host) const {
+  auto at = agents_.find(host);
+  return at != agents_.end() && workers_on(host) >= std::int64_t{at->second.slots};
+}
+
+/// The first that came, of those who can start another worker; rather one without anybody who is to be replaced.
 std::pair<const std::string, Coordinator::Agent>* Coordinator::agent_with_room() {
-  std::pair<const std::string, Agent>* first = nullptr;
+  std::pair<const std::string, Agent>* best = nullptr;
+  std::tuple<bool, std::uint64_t> least;
   for (auto& entry : agents_) {
     const auto& host = entry.first;
-    const auto& agent = entry.second;
-    if (!agent.link || !agent.complete || (first && first->second.order < agent.order)) continue;
-    auto taken = std::ranges::count_if(
-        workers_, [&](const auto& known) { return known.second.host == host && !known.second.ended; });
-    if (taken < std::int64_t{agent.slots}) first = &entry;
+    auto& agent = entry.second;
+    std::erase_if(agent.cooling, [&](Nanos until) { return until <= now_; });
+    auto slots = std::int64_t{agent.slots} - static_cast<std::int64_t>(agent.cooling.size());
+    if (!agent.link || !agent.complete || workers_on(host) >= slots) continue;
+    bool slow = std::ranges::any_of(workers_, [&](const auto& known) {
+      return known.second.host == host && known.second.replace && !known.second.ended;
+    });
+    auto order = std::tuple(slow, agent.order);
+    if (best && least <= order) continue;
+    best = &entry;
+    least = order;
   }
-  return first;
+  return best;
 }
 
 void Coordinator::send_to_agents(const wire::Message& message) {
@@ -151,13 +217,18 @@ void Coordinator::on(Link link, const wire::AgentHello& hello) {
     return send(link, wire::Refusal{fmt::format("this is job '{}', not '{}'", options_.job, hello.job)});
   auto& agent = agents_[hello.host];
   auto is_its = [&](const Worker& worker) { return worker.host == hello.host; };
+  agent.slots = hello.slots;
+  agent.kind = hello.kind;
   if (link != agent.link) {
-    agent = {link, agent.order ? agent.order : agents_.size(), hello.slots, false, false, std::nullopt};
+    agent.link = link;
+    if (agent.order == 0) agent.order = agents_.size();
+    agent.complete = agent.told_over = false;
+    agent.knows.reset();
     for (auto& [id, worker] : workers_)
       if (is_its(worker)) worker.named = false;
     return;
   }
-  agent.complete = true;
+  if (std::exchange(agent.complete, true)) return;
   for (auto& [id, worker] : workers_)
     if (is_its(worker) && worker.ended && !worker.named) count(worker, false);
   // What was asked of the agent before, and did not happen, will not; who went with the host will not come back.
@@ -202,25 +273,44 @@ void Coordinator::start_workers() {
     // Whoever left in good order is not to be replaced: wait for the word on those who have ended.
     for (const auto& [id, worker] : workers_) {
       if (worker.ended && (!worker.counted || worker.left)) return;
-      there -= (worker.ended || lost_with_host(worker)) && !in_view(id);
+      there -= worker.replace || ((worker.ended || lost_with_host(worker)) && !in_view(id));
     }
   }
-  for (auto missing = std::int64_t{wanted_} + std::min(restarts_, 0) - there; missing > 0; --missing) {
+  auto wanted = std::int64_t{wanted_} + (formed() ? options_.spare : 0) + std::min(restarts_, 0);
+  for (auto missing = wanted - there; missing > 0; --missing) {
     auto* agent = agent_with_room();
     if (!agent) return;
     auto& worker = workers_[next_id_];
     worker.self.id = next_id_;
     worker.host = agent->first;
+    worker.since = now_;
     send(agent->second.link, wire::Start{next_id_++});
   }
 }
 
+std::vector<wire::Headcount> Coordinator::headcount() const {
+  std::map<std::string, wire::Headcount> kinds;
+  for (const auto& [id, worker] : workers_) {
+    if (worker.ended || lost_with_host(worker)) continue;
+    auto agent = agents_.find(worker.host);
+    auto kind = agent == agents_.end() ? std::string() : agent->second.kind;
+    if (kinds.size() >= wire::kMaxKinds && !kinds.contains(kind)) kind = kinds.begin()->first;
+    auto& count = kinds[kind];
+    count.kind = kind;
+    bool waits = worker.ready || worker.served;
+    ++(in_view(id) ? count.training : waits ? count.waiting : count.starting);
+  }
+  std::vector<wire::Headcount> all;
+  for (auto& [kind, count] : kinds) all.push_back(std::move(count));
+  return all;
+}
+
 void Coordinator::tell_agents() {
   auto now = memory();
-  auto news = std::tuple(view_.hash(), now.wanted, now.spare);
+  News news{view_.hash(), now.wanted, now.spare, headcount()};
   for (auto& [host, agent] : agents_)
     if (agent.link && agent.complete && std::exchange(agent.knows, news) != news)
-      send(agent.link, wire::JobState{notice_of(view_), now.wanted, now.spare});
+      send(agent.link, wire::JobState{notice_of(view_), now.wanted, now.spare, news.headcount});
 }
 
 }  // namespace pliant::membership

@@ -5,37 +5,22 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/base64.h"
+#include "net/http_json.h"
 
 namespace pliant::membership {
 namespace {
 
+using net::member;
 using nlohmann::json;
-
-constexpr int kDeepest = 16;  // of the answers that we know, none is half as deep
 
 // gRPC's numbers for errors that another server, or another moment, may not have.
 constexpr int kDeadlineExceeded = 4;
 constexpr int kUnavailable = 14;
 
 Error nonsense(const std::string& what) { return Error{Code::protocol, "not what an etcd server answers: " + what}; }
-
-json parse(const std::string& text) {
-  // Too deep: left out, so that it is missed like anything else that is not there.
-  return json::parse(
-      text, [](int depth, json::parse_event_t, const json&) { return depth <= kDeepest; }, false);
-}
-
-/// Null if there is none.
-const json& member(const json& object, const char* name) {
-  static const json kNone;
-  if (!object.is_object()) return kNone;
-  auto at = object.find(name);
-  return at == object.end() ? kNone : *at;
-}
 
 /// An etcd server leaves out what is zero.
 std::optional<std::uint64_t> number_in(const json& object, const char* name) {
@@ -125,7 +110,7 @@ std::string etcd_removal(const std::string& prefix) {
 }
 
 Result<EtcdAnswer> understand_etcd(EtcdQuestion question, const net::HttpAnswer& answer) {
-  auto told = parse(answer.body);
+  auto told = net::parse_json(answer.body);
   if (answer.status != 200) return refusal(answer.status, told);
   const auto& header = member(told, "header");
   auto revision = number_in(header, "revision");

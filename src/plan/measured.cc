@@ -25,6 +25,23 @@ double samples_of(const session::StepRecord& record) {
 
 }  // namespace
 
+std::map<int, double> corrections_to(const scale::StepModel& model, const std::vector<scale::Observation>& shapes) {
+  std::map<int, double> corrections;
+  for (const auto& shape : shapes)
+    corrections[shape.workers] = shape.seconds / model.seconds(shape.workers, shape.local_batch);
+  return corrections;
+}
+
+double correction_at(const std::map<int, double>& corrections, int workers) {
+  if (corrections.empty()) return 1;
+  auto more = corrections.lower_bound(workers);
+  if (more == corrections.end()) return std::prev(more)->second;
+  if (more->first == workers || more == corrections.begin()) return more->second;
+  auto fewer = std::prev(more);
+  auto along = static_cast<double>(workers - fewer->first) / (more->first - fewer->first);
+  return fewer->second + along * (more->second - fewer->second);
+}
+
 Result<Measured> read_measured(const std::string& dir) {
   session::Faults faults;
   auto files = session::list_record_files(dir, faults);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,10 @@ struct Measured {
   double local_batch = 0;    ///< then, per worker
   double stall_seconds = 0;  ///< of a change of workers, in the mean
 };
+
+/// For plan::Job.
+std::map<int, double> corrections_to(const scale::StepModel& model, const std::vector<scale::Observation>& shapes);
+double correction_at(const std::map<int, double>& corrections, int workers);
 
 /// Code::invalid if there is nothing to learn from.
 Result<Measured> read_measured(const std::string& dir);

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "plan/measured.h"
+
 namespace pliant::plan {
 namespace {
 
@@ -15,9 +17,10 @@ class Run {
 
   Outcome through(const std::vector<Policy*>& policies) {
     size_ = std::min(wanted_, trace_.at(0).capacity);
-    out_.changes.push_back({0, size_});
+    out_.changes.push_back({0, size_, 0});
     while (done_ < job_.samples) {
       if (size_ < job_.least && !wait_for_capacity()) return out_;
+      if (policies.empty() && !job_.step_seconds && out_.steps > 0 && !changed_) skip_equal_steps();
       step(policies);
     }
     out_.finished = true;
@@ -25,6 +28,11 @@ class Run {
   }
 
  private:
+  double step_seconds() const {
+    auto local = std::max(1.0, batch() / size_);
+    if (job_.step_seconds) return job_.step_seconds(size_, local);
+    return job_.step.seconds(size_, local) * correction_at(job_.corrections, size_);
+  }
   double batch() const { return job_.global_batch > 0 ? job_.global_batch : job_.local_batch * size_; }
 
   /// Time passes for those that are there and those that start.
@@ -42,7 +50,7 @@ class Run {
   void become(int workers) {
     if (workers == size_) return;
     size_ = workers;
-    out_.changes.push_back({out_.seconds, size_});
+    out_.changes.push_back({out_.seconds, size_, out_.steps});
     changed_ = true;
   }
 
@@ -72,9 +80,21 @@ class Run {
     }
   }
 
+  /// Nothing happens until the trace changes, somebody is ready, or the job is nearly done.
+  void skip_equal_steps() {
+    auto until = trace_.next_after(out_.seconds);
+    if (starting_ > 0) until = std::min(until, ready_);
+    auto equal = std::min((until - out_.seconds) / step_seconds(), (job_.samples - done_) / batch());
+    auto steps = std::floor(equal) - 1;
+    if (!(steps > 1)) return;
+    out_.steps += static_cast<std::uint64_t>(steps);
+    done_ += steps * batch();
+    pass(steps * step_seconds());
+  }
+
   void step(const std::vector<Policy*>& policies) {
     auto samples = std::min(batch(), job_.samples - done_);
-    auto seconds = job_.step.seconds(size_, std::max(1.0, batch() / size_));
+    auto seconds = step_seconds();
     auto stall = std::exchange(changed_, false) && out_.steps > 0 ? job_.change_seconds : 0;
     StepReport report;
     report.step = out_.steps++;

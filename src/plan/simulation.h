@@ -4,6 +4,8 @@
 #include <pliant/policy.h>
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <vector>
 
 #include "plan/trace.h"
@@ -13,6 +15,10 @@ namespace pliant::plan {
 
 struct Job {
   scale::StepModel step;
+  /// What a step really took at the sizes that were seen, over what the model says; in between in straight lines.
+  std::map<int, double> corrections{};
+  /// Seconds of a step, from its workers and samples per worker, instead of the model; may differ from step to step.
+  std::function<double(int, double)> step_seconds;
   double samples = 0;            ///< of the whole job
   double local_batch = 0;        ///< per worker; or else
   double global_batch = 0;       ///< in all
@@ -31,6 +37,7 @@ struct Outcome {
   struct Change {
     double time;
     int workers;
+    std::uint64_t step;  ///< the first one with them
   };
   std::vector<Change> changes;  ///< the first one at 0
 };

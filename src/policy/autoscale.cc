@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <sstream>
 #include <utility>
 
@@ -13,12 +14,14 @@
 namespace pliant::policy {
 namespace {
 
+constexpr double kMissed = -1e12;  // the value of a size with which a promise is broken, and less
+
 scale::SearchOptions search_from(Options& options) {
   scale::SearchOptions search;
   search.least = static_cast<int>(options.count("min", 1));
   search.most = static_cast<int>(options.count("max", 16));
   search.stride = static_cast<int>(options.count("stride", 4));
-  search.window = options.count("window", 6);
+  search.window = options.count("window", 4);
   search.settle = options.count("settle", 100);
   if (search.least > search.most) throw Failure(Code::invalid, "min is more than max");
   return search;
@@ -55,11 +58,13 @@ Autoscale::Autoscale(Options options)
   options.refuse_rest();
 }
 
-int Autoscale::search(const scale::Throughputs& seen, int now) const {
+std::optional<int> Autoscale::search(const scale::Throughputs& seen, int now) const {
   auto worth = [this](const auto& fewer, const auto& more) { return worth_it(fewer, more); };
   if (by_ == "add-one") return add_one_search(seen, now, search_);
-  if (by_ == "efficiency" || by_ == "utility")
-    return published_ ? published_search(seen, now, search_, worth) : short_search(seen, now, search_, worth);
+  // Where a utility may be flat, neighbours say nothing: only a model sees that ten more workers would be in time.
+  bool by_neighbours = by_ == "efficiency" || (by_ == "utility" && (published_ || !utility_->any_shape()));
+  if (by_neighbours && published_) return published_search(seen, now, search_, worth);
+  if (by_neighbours) return short_search(seen, now, search_, worth);
   return model_search(seen, now, search_, [this](const auto& point) { return value_of(point); });
 }
 
@@ -76,9 +81,9 @@ bool Autoscale::worth_it(const scale::Point& fewer, const scale::Point& more) co
 
 /// What a size is worth where a model knows them all.
 double Autoscale::value_of(const scale::Point& point) const {
-  constexpr double kMissed = -1e12;
   if (by_ == "goodput") return point.rate * scale::statistical_efficiency(noise_scale_, base_batch_, point.samples);
   auto job = remaining();
+  if (by_ == "utility") return utility_->at(end_of(job, point)) - cost_of(job, point);
   if (by_ == "deadline") {  // the cheapest in time, or else the fastest
     auto end = end_of(job, point);
     return end <= deadline_ ? -static_cast<double>(point.workers) : kMissed - end;
@@ -87,34 +92,54 @@ double Autoscale::value_of(const scale::Point& point) const {
   return cost <= budget_ ? -end_of(job, point) : kMissed - cost;
 }
 
+/// The search was over, but with what is known by now its end is no good: too late, too dear. Asked ever less often.
+bool Autoscale::breaks_its_promise(int workers) const {
+  bool due = engine_.settled() && !engine_.pending() && engine_.steady() > search_.window &&
+             std::has_single_bit(engine_.steady());
+  if (!due || !engine_.seen().has(workers)) return false;
+  const auto& point = engine_.seen().at(workers);
+  if (by_ == "utility") return utility_->any_shape() && value_of(point) < 0;
+  return (by_ == "deadline" || by_ == "budget") && value_of(point) <= kMissed;
+}
+
 Action Autoscale::after_step(const StepReport& seen) {
   auto seconds = seen.times.whole();
   auto workers = std::exchange(workers_, seen.size);
   auto samples = std::exchange(samples_, static_cast<double>(seen.samples));
   auto progress = std::exchange(progress_, seen.progress);
   if (workers == 0 || !(seconds > 0)) return keep();
-  if (utility_ && elapsed_ == 0 && progress > 0) utility_->expect(seconds / progress);
+  if (elapsed_ == 0 && progress > 0) expect(seconds / progress);
   elapsed_ += seconds;
   spent_ += seconds * workers;
   all_samples_ += samples;
   if (base_batch_ == 0) base_batch_ = samples;
   noise_scale_ = seen.noise_scale.value_or(noise_scale_);
+  if (breaks_its_promise(workers)) engine_.look_again();
   bool was_settled = engine_.settled();
   auto wanted = engine_.after_step(workers, samples / seconds, samples);
   if (wanted && *wanted != seen.size) return resize(*wanted);
   if (engine_.settled() && !was_settled)
-    return say(fmt::format("{} workers it is: {:.4g} samples/s", workers, engine_.seen().at(workers).rate));
+    return (workers == seen.size ? settle_at(workers) : keep())
+        .also(say(fmt::format("{} workers it is: {:.4g} samples/s", workers, engine_.seen().at(workers).rate)));
   return keep();
 }
 
+void Autoscale::expect(double seconds) {
+  expected_ = seconds;
+  if (utility_) utility_->expect(seconds);
+}
+
 std::string Autoscale::save() const {
-  return fmt::format("{} {} {} {} {} {} {} {} {}", workers_, samples_, elapsed_, all_samples_, progress_, spent_,
-                     base_batch_, noise_scale_, engine_.save());
+  return fmt::format("{} {} {} {} {} {} {} {} {} {}", workers_, samples_, elapsed_, all_samples_, progress_, spent_,
+                     base_batch_, noise_scale_, expected_, engine_.save());
 }
 
 void Autoscale::load(std::string_view saved) {
   std::istringstream in{std::string(saved)};
-  in >> workers_ >> samples_ >> elapsed_ >> all_samples_ >> progress_ >> spent_ >> base_batch_ >> noise_scale_;
+  double expected = 0;
+  in >> workers_ >> samples_ >> elapsed_ >> all_samples_ >> progress_ >> spent_ >> base_batch_ >> noise_scale_ >>
+      expected;
+  if (expected > 0) expect(expected);
   std::string rest;
   std::getline(in, rest);
   engine_.load(rest);

@@ -21,10 +21,12 @@ class Autoscale final : public Policy {
   void load(std::string_view saved) override;
 
  private:
-  int search(const scale::Throughputs& seen, int now) const;
+  std::optional<int> search(const scale::Throughputs& seen, int now) const;
   bool worth_it(const scale::Point& fewer, const scale::Point& more) const;
   double value_of(const scale::Point& point) const;
+  bool breaks_its_promise(int workers) const;
   scale::Remaining remaining() const;
+  void expect(double seconds);
 
   scale::SearchOptions search_;
   std::string by_;  // what decides
@@ -41,6 +43,7 @@ class Autoscale final : public Policy {
   double elapsed_ = 0, all_samples_ = 0, progress_ = 0;
   double spent_ = 0;  // worker-seconds
   double base_batch_ = 0, noise_scale_ = 0;
+  double expected_ = 0;  // seconds of the whole job, when first measured
 };
 
 }  // namespace pliant::policy

@@ -214,9 +214,12 @@ Consensus reconcile(const std::vector<std::string>& names, const std::vector<Act
   reconcile_one(names, what, all, &Action::global_batch);
   reconcile_one(names, what, all, &Action::local_batch);
   reconcile_one(names, what, all, &Action::rate_factor);
+  reconcile_one(names, what, all, &Action::replace);
   reconcile_one(names, what, all, &Action::topology);
   for (const auto& each : what) {
     all.action.stop = all.action.stop || each.stop;
+    all.action.settled = all.action.settled || (all.action.workers && each.settled);
+    for (const auto& [worker, share] : each.shares) all.action.shares[worker] = share;
     if (!each.text.empty()) all.action.text += (all.action.text.empty() ? "" : "; ") + each.text;
   }
   if (all.action.global_batch && all.action.local_batch) {

@@ -14,6 +14,7 @@
 
 #include "policy/autoscale.h"
 #include "policy/options.h"
+#include "policy/stragglers.h"
 
 namespace pliant {
 namespace policy {
@@ -180,11 +181,14 @@ struct Entry {
 };
 constexpr Entry kEntries[] = {
     {"autoscale", &make<Autoscale>,
-     "autoscale[:min=1][,max=16][,efficiency=0.1][,utility=linear:100@3600,price=0.01]: finds the number of workers"},
+     "autoscale[:min=1][,max=16][,efficiency=0.1][,utility=100*exp(-t/600),price=0.01]: finds the number of workers"},
     {"gns", &make<NoiseScalePolicy>, "gns[:by=workers][,max=N]: twice the batch after an epoch with more noise"},
     {"schedule", &make<SchedulePolicy>, "schedule:2x100,4x200[,of=batch|local][,by=epoch]: so many for so long"},
     {"grow", &make<GrowInsteadOfDecay>, "grow:at=30,at=60[,factor=5][,max=N]: a larger batch instead of a lower rate"},
     {"follow-noise", &make<FollowNoise>, "follow-noise[:min=1][,max=16][,every=100]: workers for the noise scale"},
+    {"stragglers", &make<StragglerPolicy>,
+     "stragglers[:remedy=replace|share|both][,least=0.8]: replaces workers that hold the others up, or gives them "
+     "less"},
     {"critical-batch", &make<CriticalBatch>, "critical-batch: says how large a batch is worth while"},
 };
 

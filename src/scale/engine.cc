@@ -28,16 +28,22 @@ std::optional<int> Engine::after_step(int workers, double rate, double samples) 
       patience_ = 2 * std::max(patience_, options_.patience);
     }
   }
-  if (settled_ != 0 && stays(workers, rate)) return std::nullopt;
+  if (settled_ != 0 && workers != settled_) return ask(settled_);  // others have changed it: what was found still holds
+  if (settled_ != 0 && stays(rate)) return std::nullopt;
   if (steps_ % options_.every != 0) return std::nullopt;
   auto target = search_(seen_, workers);
-  if (target == workers) {
+  if (!target) return std::nullopt;
+  if (*target == workers) {
     if (options_.drift > 0 && seen_.has(workers) && seen_.at(workers).count >= options_.window) settle(workers);
     return std::nullopt;
   }
-  wanted_ = target;
+  return ask(*target);
+}
+
+int Engine::ask(int workers) {
+  wanted_ = workers;
   asked_ = steps_;
-  return target;
+  return workers;
 }
 
 void Engine::settle(int workers) {
@@ -45,11 +51,10 @@ void Engine::settle(int workers) {
   found_ = recent_ = seen_.at(workers).rate;
 }
 
-/// What was found still holds: then noise changes nothing.
-bool Engine::stays(int workers, double rate) {
+/// The rate is what it was found to be: then noise changes nothing.
+bool Engine::stays(double rate) {
   recent_ += (rate - recent_) / static_cast<double>(options_.window);
-  bool same = workers == settled_ && std::abs(recent_ - found_) <= options_.drift * found_;
-  if (same) return true;
+  if (std::abs(recent_ - found_) <= options_.drift * found_) return true;
   settled_ = 0;
   seen_.forget();  // it is another job now
   return false;
@@ -59,7 +64,7 @@ std::string Engine::save() const {
   auto text = fmt::format("{} {} {} {} {} {} {} {} {} {}", steps_, changed_, workers_, wanted_, asked_, patience_,
                           settled_, found_, recent_, seen_.points().size());
   for (const auto& [workers, point] : seen_.points())
-    text += fmt::format(" {} {} {} {}", workers, point.rate, point.count, point.samples);
+    text += fmt::format(" {} {} {} {} {}", workers, point.rate, point.count, point.samples, point.squares);
   return text;
 }
 
@@ -70,7 +75,7 @@ void Engine::load(std::string_view saved) {
   seen_.forget();
   for (std::size_t i = 0; i < points && in; ++i) {
     Point point;
-    in >> point.workers >> point.rate >> point.count >> point.samples;
+    in >> point.workers >> point.rate >> point.count >> point.samples >> point.squares;
     seen_.put(point);
   }
   if (!in) throw Failure(Code::invalid, "malformed state of the autoscaling engine");

@@ -23,8 +23,8 @@ struct EngineOptions {
 
 class Engine {
  public:
-  /// What size to try next, from what was measured and the size there is.
-  using Search = std::function<int(const Throughputs&, int)>;
+  /// What size to try next, from what was measured and the size there is; nothing: it has to be measured longer.
+  using Search = std::function<std::optional<int>(const Throughputs&, int)>;
   Engine(EngineOptions options, Search search) : options_(options), search_(std::move(search)) {}
 
   /// After each step. The number of workers to ask for, or nothing. `rate`: samples per second in this step, which had
@@ -34,6 +34,8 @@ class Engine {
   const Throughputs& seen() const { return seen_; }
   bool pending() const { return wanted_ != 0; }
   bool settled() const { return settled_ != 0; }
+  /// The search goes on after all, with all that was measured.
+  void look_again() { settled_ = 0; }
   /// Since the last time it changed anything: what it has found is found.
   std::uint64_t steady() const { return steps_ - changed_; }
 
@@ -43,7 +45,8 @@ class Engine {
 
  private:
   void settle(int workers);
-  bool stays(int workers, double rate);
+  bool stays(double rate);
+  int ask(int workers);
 
   EngineOptions options_;
   Search search_;

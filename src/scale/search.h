@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "scale/condition.h"
 #include "scale/throughput.h"
@@ -21,14 +22,16 @@ struct SearchOptions {
 int published_search(const Throughputs& seen, int now, const SearchOptions& options, const Condition& worth_it);
 
 /// With transitions that cost next to nothing: doubles while that is worth it, halves the distance between the last
-/// size that was and its measured neighbours, and stays. A size is measured for a few steps only.
-int short_search(const Throughputs& seen, int now, const SearchOptions& options, const Condition& worth_it);
+/// size that was and its measured neighbours, and stays. A size is measured for a few steps only, or some more where
+/// noise decides; nothing: this one still is.
+std::optional<int> short_search(const Throughputs& seen, int now, const SearchOptions& options,
+                                const Condition& worth_it);
 
 /// KungFu's: one worker more at a time, until one brings less than `alpha` of an average worker's share.
 int add_one_search(const Throughputs& seen, int now, const SearchOptions& options, double alpha = 1.0 / 3);
 
-/// With a model of all sizes, fitted to those that were measured: goes where `value` is largest, but never to more than
-/// twice the most it has been at, and looks again from there. REQUIRES: points know their steps' samples.
+/// With a model of all sizes, fitted to those that were measured: goes where `value` is largest, but at once to no more
+/// than twice the most it has been at, and looks again from there. REQUIRES: points know their steps' samples.
 using Value = std::function<double(const Point&)>;
 int model_search(const Throughputs& seen, int now, const SearchOptions& options, const Value& value);
 

@@ -1,6 +1,7 @@
 // How fast a job is with how many workers: what was measured, over the whole job.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <map>
 
@@ -12,6 +13,12 @@ struct Point {
   double rate = 0;  ///< samples per second
   std::uint64_t count = 0;
   double samples = 0;  ///< in a step
+  double squares = 0;  ///< of the rates' distances from their mean: the sum
+  /// How far the mean may be off: its standard error.
+  double error() const {
+    auto n = static_cast<double>(count);
+    return count > 1 ? std::sqrt(squares / (n * (n - 1))) : 0;
+  }
 };
 
 class Throughputs {
@@ -20,7 +27,9 @@ class Throughputs {
     auto& point = points_[workers];
     point.workers = workers;
     auto share = 1 / static_cast<double>(++point.count);
-    point.rate += share * (rate - point.rate);
+    auto off = rate - point.rate;
+    point.rate += share * off;
+    point.squares += off * (rate - point.rate);
     point.samples += share * (samples - point.samples);
   }
   /// By number of workers, ascending.

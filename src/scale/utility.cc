@@ -1,12 +1,15 @@
 #include "scale/utility.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
-#include <string>
+#include <cmath>
+#include <filesystem>
 
 #include "base/result.h"
+#include "scale/expression.h"
 
 namespace pliant::scale {
 namespace {
@@ -14,7 +17,7 @@ namespace {
 double number_in(std::string_view text) {
   double value = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size())
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value))
     throw Failure(Code::invalid, fmt::format("'{}' is not a number", text));
   return value;
 }
@@ -27,6 +30,11 @@ std::vector<std::string_view> split(std::string_view text, char by) {
   }
   parts.push_back(text);
   return parts;
+}
+
+/// No formula begins or ends like this.
+bool is_path(std::string_view text) {
+  return text.starts_with('/') || text.starts_with("./") || text.starts_with("../") || text.ends_with(".so");
 }
 
 }  // namespace
@@ -51,15 +59,40 @@ Utility Utility::steps(std::vector<std::pair<double, double>> points) {
   return utility;
 }
 
+Utility Utility::formula(std::string_view text) {
+  Utility utility;
+  utility.function_ = [expression = Expression::parse(text)](double seconds) { return expression.at(seconds); };
+  return utility;
+}
+
+Utility Utility::load(const std::string& path) {
+  auto full = std::filesystem::absolute(path).string();
+  void* object = dlopen(full.c_str(), RTLD_NOW | RTLD_LOCAL);  // never closed: its code may be running
+  if (!object) throw Failure(Code::not_found, fmt::format("utility {}: {}", path, dlerror()));
+  using Function = double (*)(double);
+  auto function = reinterpret_cast<Function>(dlsym(object, "pliant_utility"));
+  if (!function) throw Failure(Code::invalid, fmt::format("utility {}: it has no pliant_utility(double)", path));
+  Utility utility;
+  utility.function_ = function;
+  return utility;
+}
+
 Utility Utility::parse(std::string_view text) {
+  if (is_path(text)) return load(std::string(text));
   auto colon = text.find(':');
+  try {
+    if (colon == std::string_view::npos) return formula(text);
+  } catch (const Failure& problem) {
+    throw Failure(problem.code(), fmt::format("utility {}: {}", text, problem.what()));
+  }
   auto kind = text.substr(0, colon);
-  auto rest = colon == std::string_view::npos ? std::string_view() : text.substr(colon + 1);
   if (kind != "linear" && kind != "steps")
     throw Failure(Code::invalid,
-                  fmt::format("there is no utility '{}': linear:100@3600 or steps:100@600+50@1200", kind));
+                  fmt::format("there is no utility '{}': linear:100@3600, steps:100@600+50@1200, a shared "
+                              "object, or a formula like 100*exp(-t/600)",
+                              kind));
   std::vector<std::pair<double, double>> points;
-  for (auto part : split(rest, '+')) {
+  for (auto part : split(text.substr(colon + 1), '+')) {
     auto at = part.find('@');
     if (at == std::string_view::npos) throw Failure(Code::invalid, fmt::format("'{}' is not like 100@600", part));
     points.emplace_back(number_in(part.substr(0, at)), number_in(part.substr(at + 1)));
@@ -75,6 +108,12 @@ void Utility::expect(double seconds) {
 }
 
 double Utility::at(double seconds) const {
+  constexpr double kMost = 1e300;  // so that differences are finite, too
+  auto value = function_ ? function_(seconds) : along_lines(seconds);
+  return std::isnan(value) ? -kMost : std::clamp(value, -kMost, kMost);
+}
+
+double Utility::along_lines(double seconds) const {
   auto after = std::ranges::upper_bound(knots_, seconds, {}, &Knot::time);
   if (after == knots_.begin()) ++after;
   if (after == knots_.end()) --after;

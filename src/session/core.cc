@@ -164,6 +164,7 @@ void Core::fill_row() {
   row_.skipped = skipped_;
   row_.share = share_;
   row_.times = times_;
+  row_.speed = speed_;
   row_.logs = std::exchange(logs_, {});
   adaptation_.fill(row_, contribution());
 }
@@ -226,7 +227,7 @@ void Core::close_step() {
   auto began = clock_.now();
   auto stalled = stalled_;
   auto rows = close_surely();
-  exposed_ = clock_.now() - began - (stalled_ - stalled);
+  exposed_ += clock_.now() - began - (stalled_ - stalled);
   replicas_.finish_averaging();
   closed_ = true;
   summary_ = fold_rows(rows);
@@ -282,6 +283,7 @@ void Core::end_step() {
   auto stalled = std::exchange(stalled_, Nanos(0));
   times_ = {seconds(std::max(whole - exposed_ - stalled - input_, Nanos(1))), seconds(exposed_), seconds(stalled),
             seconds(input_)};
+  speed_ = contribution() / times_.compute;
   record.digest = stripe_digest_;
   record.stall_ms = times_.stall * 1e3;
   if (journal_->records() && counts) journal_->note(std::move(record));
@@ -304,7 +306,7 @@ void Core::finish_job() {
 
 StepRecord Core::record_of_step() const {
   StepRecord record;
-  record.t = seconds(std::chrono::system_clock::now().time_since_epoch());
+  record.t = unix_seconds();
   record.step = step_;
   record.view = closing_view_.epoch;
   record.view_hash = closing_view_.hash();

@@ -255,6 +255,7 @@ class Core final : public Reducer {
   Nanos step_began_{0};
   Nanos exposed_{0}, input_{0};      // of this turn
   StepTimes times_;                  // of the turn before
+  double speed_ = 0;                 // in it: samples per second of computing; 0: there was none
   std::uint64_t stripe_digest_ = 0;  // of the stripe that is due, as committed
   std::vector<LogEntry> logs_;       // of the current turn
   std::map<std::string, double> averages_;

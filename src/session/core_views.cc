@@ -96,6 +96,8 @@ std::uint64_t Core::number_of(const std::string& name) {
 }
 
 void Core::wait(const TicketPtr& ticket) {
+  auto began = clock_.now();
+  auto stalled = stalled_;
   while (!ticket->done_) {
     auto waited = group_->wait(ticket->operation_);
     if (waited.ok())
@@ -103,6 +105,7 @@ void Core::wait(const TicketPtr& ticket) {
     else
       go_on_after(waited.error());
   }
+  if (in_step_ && !closed_) exposed_ += clock_.now() - began - (stalled_ - stalled);
   if (in_step_ && !closed_ && ticket->task().op == Op::weighted_mean && !ticket->task().with_step) delivered_ = true;
   if (!ticket->task().with_step) std::erase(tickets_, ticket);
 }
@@ -358,7 +361,10 @@ void Core::fall_out() {
 }
 
 bool Core::detached_until_taken_in() {
-  if (!roster_->await_entry(replicas_.describe())) return false;
+  if (!roster_->await_entry(replicas_.describe())) {
+    lower_priority();  // those who are left, if any, have work to do
+    return false;
+  }
   enter_next();
   return true;
 }

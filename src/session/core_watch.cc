@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/log.h"
+#include "policy/action.h"
 #include "session/core.h"
 
 namespace pliant::session {
@@ -86,18 +87,19 @@ std::vector<double> Core::tensor_variances() {
 void Core::act(const Action& action) {
   if (action.global_batch) plan_.global = *action.global_batch;
   if (action.local_batch) plan_.local = *action.local_batch, plan_.global = 0;
-  if (action.workers && speaks_for_job()) {
-    if (roster_)
-      roster_->ask_for(static_cast<std::uint32_t>(*action.workers));
-    else
-      log::warn("step {}: a policy wants {} workers, but nobody can start any", step_, *action.workers);
-  }
+  if (auto share = action.shares.find(self_); share != action.shares.end()) set_workload(share->second);
+  if (!speaks_for_job()) return;
+  if (action.workers && roster_) roster_->ask_for(static_cast<std::uint32_t>(*action.workers), action.settled);
+  if (action.replace && roster_) roster_->ask_to_replace(*action.replace);
+  if ((action.workers || action.replace) && !roster_)
+    log::warn("step {}: a policy wants {}, but nobody can start any", step_, policy::describe(action));
 }
 
 void Core::update_metrics() {
   metrics_.add("steps");
   metrics_.add("samples", static_cast<double>(report_.samples));
   metrics_.add("stall_seconds", times_.stall);
+  metrics_.add("worker_seconds", report_.times.whole() * report_.size);
   for (auto [name, value] : {std::pair("epoch", static_cast<double>(report_.epoch)),
                              {"progress", report_.progress},
                              {"workers", static_cast<double>(report_.size)},
@@ -121,11 +123,13 @@ StepReport Core::report_of_step() const {
   report.ends_epoch = ledger_ && ledger_->left() <= global_batch();
   report.size = size();
   report.global_batch = global_batch();
-  report.local_batch = plan_.global ? plan_.global / static_cast<std::uint64_t>(size()) : plan_.local;
+  report.local_batch = report.global_batch / static_cast<std::uint64_t>(size());
   report.samples = summary_.samples;
   report.rate = rate_;
   report.times = summary_.times;
   report.averages = summary_.averages;
+  for (std::size_t rank = 0; rank < summary_.speeds.size() && rank < closing_view_.members.size(); ++rank)
+    report.speeds.push_back({closing_view_.members[rank].id, summary_.speeds[rank]});
   return report;
 }
 

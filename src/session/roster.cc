@@ -346,9 +346,15 @@ void Roster::report_adopted(const View& view, std::uint64_t step) {
   });
 }
 
-void Roster::ask_for(std::uint32_t workers) {
-  mesh_->post([this, workers] {
-    if (link_) link_->send(wire::Resize{workers});
+void Roster::ask_for(std::uint32_t workers, bool settled) {
+  mesh_->post([this, workers, settled] {
+    if (link_) link_->send(wire::Resize{workers, static_cast<std::uint8_t>(settled)});
+  });
+}
+
+void Roster::ask_to_replace(std::uint64_t worker) {
+  mesh_->post([this, worker] {
+    if (link_) link_->send(wire::Replace{worker});
   });
 }
 

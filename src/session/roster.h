@@ -82,7 +82,9 @@ class Roster {
   void set_layout(const std::string& layout);
   void report(wire::Progress progress);
   void report_adopted(const membership::View& view, std::uint64_t step);
-  void ask_for(std::uint32_t workers);
+  /// `settled`: whoever is not needed then need not wait.
+  void ask_for(std::uint32_t workers, bool settled = false);
+  void ask_to_replace(std::uint64_t worker);
   /// Tells the others and the coordinator that this worker goes in good order.
   void say_goodbye();
 

@@ -16,6 +16,7 @@ std::string encode(const SummaryRow& row) {
                     row.state_stripe, row.skipped, row.share})
     out.put(word);
   for (double seconds : {row.times.compute, row.times.exposed, row.times.stall, row.times.input}) out.put(seconds);
+  out.put(row.speed);
   out.put(static_cast<std::uint32_t>(row.slots.size()));
   for (auto slot : row.slots) out.put(slot);
   auto logs = std::min(row.logs.size(), kMaxLogs);
@@ -47,6 +48,7 @@ Result<SummaryRow> decode_summary(std::string_view bytes) {
     *word = in.get<std::uint64_t>();
   for (auto* seconds : {&row.times.compute, &row.times.exposed, &row.times.stall, &row.times.input})
     *seconds = in.get<double>();
+  row.speed = in.get<double>();
   auto slots = in.get<std::uint32_t>();
   if (slots > wire::kMaxMembers) return Error{Code::protocol, "a summary with too many contributors"};
   for (std::uint32_t i = 0; i < slots && in.ok(); ++i) row.slots.push_back(in.get<std::uint64_t>());
@@ -143,6 +145,7 @@ Result<Summary> fold(const std::vector<SummaryRow>& rows) {
     summary.slots.insert(summary.slots.end(), row.slots.begin(), row.slots.end());
     summary.delivered = summary.delivered || row.delivered != 0;
     summary.outlooks.push_back({row.plan_hash, row.leaves != 0});
+    summary.speeds.push_back(row.speed);
     summary.shares.push_back(static_cast<std::uint32_t>(std::min<std::uint64_t>(row.share, UINT32_MAX)));
     for (const auto& log : row.logs) {
       auto& [sum, weight] = sums[log.name];

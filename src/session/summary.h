@@ -46,6 +46,7 @@ struct SummaryRow {
   std::uint64_t skipped = 0;  ///< steps skipped so far because of non-finite gradients
   std::uint64_t share = 0;    ///< of the batch that it wants, relative to the others
   StepTimes times;            ///< of this worker's previous step
+  double speed = 0;           ///< in it: samples per second of computing; 0: there was none
   /// Whose samples these are, by rank when the step began: its own, and those of the dead that it speaks for.
   std::vector<std::uint64_t> slots;
   std::vector<LogEntry> logs;  ///< of the previous step
@@ -65,6 +66,7 @@ struct Summary {
   std::map<std::string, double> averages;
   int contributors = 0;               ///< whose gradients count: those with samples
   StepTimes times;                    ///< of the previous step, the mean over workers
+  std::vector<double> speeds;         ///< in it, by rank
   std::vector<std::string> policies;  ///< by policy: why it has to go, on all workers; empty: all say the same
 };
 /// `row` speaks for a dead worker too, whose own row is `dead`.

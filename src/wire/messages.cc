@@ -57,7 +57,11 @@ void visit(Fields& f, Progress& m) {
 }
 template <class Fields>
 void visit(Fields& f, Resize& m) {
-  f(m.workers);
+  f(m.workers), f(m.settled);
+}
+template <class Fields>
+void visit(Fields& f, Replace& m) {
+  f(m.id);
 }
 template <class Fields>
 void visit(Fields& f, Answer& m) {
@@ -65,7 +69,7 @@ void visit(Fields& f, Answer& m) {
 }
 template <class Fields>
 void visit(Fields& f, AgentHello& m) {
-  f(m.job, kMaxName), f(m.host, kMaxName), f(m.slots);
+  f(m.job, kMaxName), f(m.host, kMaxName), f(m.slots), f(m.kind, kMaxName);
 }
 template <class Fields>
 void visit(Fields& f, Charter& m) {
@@ -92,8 +96,12 @@ void visit(Fields& f, Parted& m) {
   f(m.id), f(m.goodbye);
 }
 template <class Fields>
+void visit(Fields& f, Headcount& m) {
+  f(m.kind, kMaxName), f(m.starting), f(m.training), f(m.waiting);
+}
+template <class Fields>
 void visit(Fields& f, JobState& m) {
-  visit(f, m.view), f(m.wanted), f(m.spare);
+  visit(f, m.view), f(m.wanted), f(m.spare), f(m.headcount, kMaxKinds);
 }
 template <class Fields>
 void visit(Fields& f, Claim& m) {

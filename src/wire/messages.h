@@ -15,12 +15,13 @@
 namespace pliant::wire {
 
 inline constexpr std::uint32_t kMagic = 0x544e4c50;  // "PLNT"
-inline constexpr std::uint16_t kVersion = 5;
+inline constexpr std::uint16_t kVersion = 6;
 inline constexpr std::size_t kMaxPacket = 128 * 1024;
 inline constexpr std::size_t kMaxName = 120;     ///< names of jobs, regions, channels and logs
 inline constexpr std::size_t kMaxText = 1024;    ///< reasons
 inline constexpr std::size_t kMaxMembers = 512;  ///< members in a view
 inline constexpr std::size_t kMaxCharter = 96 * 1024;
+inline constexpr std::size_t kMaxKinds = 32;  ///< price classes in a job
 
 /// One worker of a view, as everybody sees it.
 struct Member {
@@ -110,6 +111,11 @@ struct Progress {
 /// anyone -> coordinator: so many workers, please. Answered.
 struct Resize {
   std::uint32_t workers = 0;
+  std::uint8_t settled = 0;  ///< 1: it will stay so; whoever is not needed then need not wait
+};
+/// worker -> coordinator: this one holds the others up. Somebody else in its place, please, once there is somebody.
+struct Replace {
+  std::uint64_t id = 0;
 };
 struct Answer {
   std::uint8_t ok = 0;
@@ -118,11 +124,12 @@ struct Answer {
 
 // ---- the coordinator and the agent that starts and watches workers ----
 
-/// agent -> coordinator, first message.
+/// agent -> coordinator, first message; and later if it has more or fewer slots than it had.
 struct AgentHello {
   std::string job;
   std::string host{};       ///< where it starts workers; there is one agent per host
-  std::uint32_t slots = 0;  ///< how many it can have at a time; 0: it only watches
+  std::uint32_t slots = 0;  ///< how many it can have at a time; 0: it only watches, or its host is taken away
+  std::string kind{};       ///< the price class of its workers: "spot"; empty: there is only one
 };
 /// coordinator -> an agent that comes from another host: what to start (record_text in apps/pliant/job_dir.h).
 struct Charter {
@@ -155,11 +162,18 @@ struct Parted {
 };
 /// coordinator -> an agent on another host, a few times a second: I am here.
 struct Pulse {};
+/// The workers of one price class, by what they do.
+struct Headcount {
+  std::string kind;
+  std::uint32_t starting = 0, training = 0, waiting = 0;
+  bool operator==(const Headcount&) const = default;
+};
 /// coordinator -> agent: what the job is now.
 struct JobState {
   ViewNotice view;
   std::uint32_t wanted = 0;
-  std::uint32_t spare = 0;  ///< workers that wait to be taken in
+  std::uint32_t spare = 0;             ///< workers that wait to be taken in
+  std::vector<Headcount> headcount{};  ///< everybody who has to be paid
 };
 
 // ---- members among each other: agreement on a recovery view ----
@@ -231,7 +245,7 @@ struct Bye {};
 
 using Message = std::variant<Join, ViewNotice, Refusal, Progress, PeerHello, RegionNotice, Bye, Ready, Plan, Adopted,
                              Over, Resize, Answer, AgentHello, Start, Started, Ended, JobState, Claim, Promise, Decline,
-                             Propose, Stored, InForce, Entered, Shares, Parted, Dead, Charter, Stop, Pulse>;
+                             Propose, Stored, InForce, Entered, Shares, Parted, Dead, Charter, Stop, Pulse, Replace>;
 
 std::vector<std::uint8_t> encode(const Message& message);
 /// Code::protocol with one line that says what is wrong.

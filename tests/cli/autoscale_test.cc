@@ -55,6 +55,45 @@ TEST_F(Autoscaled, AJobGrowsToItsKneeAndStays) {
   stop(job);
 }
 
+TEST_F(Autoscaled, ASlowWorkerIsReplacedAndNoStepIsLost) {
+  auto job = start({"run",      "--name",        "night",    "-n",         "3",      "--spare",        "1",
+                    "--record", path("records"), "--policy", "stragglers", "--",     PLIANT_SYNTHETIC, "--parameters",
+                    "65536",    "--compute-ms",  "20",       "--sleep",    "--slow", "1:0.3@20",       "--steps",
+                    "1000000"});
+  ASSERT_TRUE(view_becomes("night", {0, 2, 3})) << job.err();
+  EXPECT_SAYS(job.err(), "policies want another worker in place of worker 1");
+  ASSERT_TRUE(step_becomes("night", step_of("night") + 20)) << job.err();
+  stop(job);
+  EXPECT_SAYS(run({"verify", path("records")}).out, "OK: ");
+}
+
+TEST_F(Autoscaled, ASlowWorkerIsGivenLessToDo) {
+  auto job = start({"run",
+                    "--name",
+                    "night",
+                    "-n",
+                    "3",
+                    "--record",
+                    path("records"),
+                    "--policy",
+                    "stragglers:remedy=share",
+                    "--",
+                    PLIANT_SYNTHETIC,
+                    "--parameters",
+                    "65536",
+                    "--compute-ms",
+                    "20",
+                    "--sleep",
+                    "--slow",
+                    "1:0.3@20",
+                    "--steps",
+                    "1000000"});
+  ASSERT_TRUE(says(job, "of a share for worker 1")) << job.err();
+  ASSERT_TRUE(step_becomes("night", step_of("night") + 100)) << job.err();
+  stop(job);
+  EXPECT_SAYS(run({"verify", path("records")}).out, "3 workers, 1 view");
+}
+
 TEST_F(Autoscaled, AJobThatIsTooLargeShrinks) {
   auto job = start_job("autoscale:max=5", 5, 2);
   ASSERT_TRUE(says(job, "2 workers it is")) << job.err();

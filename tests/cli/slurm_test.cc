@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include "cli/launched.h"
+#include "cli/slurm_cluster.h"
 
 namespace pliant::cli_test {
 namespace {
@@ -51,6 +52,39 @@ TEST_F(Slurm, WithoutSrunACommandOfSallocIsAJobOfOne) {
   auto seen = in_cluster({"salloc", "-n", "4"}, {"train=2"}).wait();
   EXPECT_EQ(seen.status, 0) << seen.err;
   EXPECT_SAYS(seen.out, "step 0: 0 of 1\n");
+}
+
+/// Jobs whose workers Slurm gives and takes.
+class Provided : public OnCluster<CliTest> {};
+
+TEST_F(Provided, AJobShrinksWhenNodesAreTakenAndGrowsWhenTheyComeBack) {
+  START_CLUSTER("60");
+  auto job = start_workers({"--name", "night", "-n", "4", "--min", "2", "--provider", "slurm:partition=spot",
+                            "--address", "127.0.0.1", "--record", path("records"), "--price", "spot=1"},
+                           {"until=" + path("enough"), "samples=500", "train=1000000"}, {"SLURM_CONF=" + conf()});
+  ASSERT_TRUE(view_becomes("night", {0, 1, 2, 3})) << job.err() << job.out();
+  ASSERT_TRUE(step_becomes("night", 20)) << job.err();
+  take_two_nodes(path("finished"));
+  auto alive = [&] {
+    auto status = read_json("night", "status.json");
+    return status.is_object() ? status["alive"].get<int>() : 0;
+  };
+  ASSERT_TRUE(eventually([&] { return alive() == 2; }, kLong)) << job.err();
+  EXPECT_EQ(read_json("night", "status.json")["workers"], 4) << "so many are still wanted";
+  ASSERT_TRUE(step_becomes("night", step_of("night") + 20)) << job.err();
+  shell("touch " + path("finished"));
+  ASSERT_TRUE(eventually([&] { return alive() == 4; }, kLong)) << job.err();
+  ASSERT_TRUE(step_becomes("night", step_of("night") + 20)) << job.err();
+  std::ofstream(path("enough")) << "";
+  auto seen = job.wait();
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  EXPECT_SAYS(seen.err, " will be taken away");
+  EXPECT_EQ(seen.err.find("no price"), std::string::npos) << seen.err;
+  auto proof = run({"verify", path("records")}).out;
+  EXPECT_SAYS(proof, "OK: ");
+  EXPECT_SAYS(proof, "6 workers, ");
+  EXPECT_TRUE(queue_is_empty()) << shell("squeue");
+  EXPECT_TRUE(nothing_left());
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <sstream>
 
@@ -69,6 +71,59 @@ TEST(Simulation, NobodyIsThereAndThenSomebody) {
   EXPECT_TRUE(out.finished);
   EXPECT_NEAR(out.seconds, 102 + 50, 1e-6);
   EXPECT_FALSE(simulate(usual(), Trace(0, 1), 2, {}).finished);
+}
+
+/// Without policies, steps that are equal are not gone through one by one; that changes nothing.
+TEST(Simulation, WhoeverLooksAtEveryStepSeesTheSame) {
+  struct Onlooker final : Policy {
+  } onlooker;
+  auto trace = read("0,4,1\n10.013,1,2\n20.017,900,1\n30.011,0,1\n41.503,3,1\n90.007,5,0.5\n").or_throw();
+  for (int workers : {1, 3, 4, 700}) {
+    auto job = usual();
+    job.samples = 1e6 + 17;
+    job.start_seconds = 2.0071;  // nothing happens just when a step ends: that rounding would decide
+    job.most = 1000;
+    auto quick = simulate(job, trace, workers, {});
+    auto slow = simulate(job, trace, workers, {&onlooker});
+    EXPECT_TRUE(quick.finished);
+    EXPECT_EQ(quick.steps, slow.steps) << workers;
+    EXPECT_NEAR(quick.seconds, slow.seconds, 1e-6) << workers;
+    EXPECT_NEAR(quick.worker_seconds, slow.worker_seconds, 1e-5) << workers;
+    EXPECT_NEAR(quick.money, slow.money, 1e-6) << workers;
+    ASSERT_EQ(quick.changes.size(), slow.changes.size()) << workers;
+    for (std::size_t i = 0; i < quick.changes.size(); ++i) {
+      EXPECT_EQ(quick.changes[i].workers, slow.changes[i].workers) << workers;
+      EXPECT_NEAR(quick.changes[i].time, slow.changes[i].time, 1e-6) << workers;
+    }
+  }
+}
+
+/// A day of a cloud that changes every minute, for a job of a thousand. Gone through again, it is the same.
+TEST(Simulation, AThousandWorkersFollowATraceForADay) {
+  std::string offers;
+  for (int minute = 0; minute < 24 * 60; ++minute)
+    offers += fmt::format("{},{},{}\n", 60 * minute, 500 + minute * 7919 % 501, 0.2 + minute % 10 * 0.05);
+  auto trace = read(offers).or_throw();
+  Job job;
+  job.step = {.alpha_g = 0.05, .beta_g = 0.01, .alpha = 0.02, .beta = 0.0001, .gamma = 2};
+  job.samples = 5.4e9;
+  job.local_batch = 32;
+  job.most = 1000;
+  std::vector<double> seconds;
+  for (int turn = 0; turn < 2; ++turn) {
+    auto policy = make_policy("autoscale:max=1000");
+    auto out = simulate(job, trace, 1, {policy.get()});
+    EXPECT_TRUE(out.finished);
+    int largest = 0;
+    for (const auto& change : out.changes) {
+      EXPECT_LE(change.workers, 1000);
+      largest = std::max(largest, change.workers);
+    }
+    EXPECT_GT(largest, 900);
+    seconds.push_back(out.seconds);
+  }
+  EXPECT_EQ(seconds[0], seconds[1]);
+  EXPECT_NEAR(seconds[0], 24 * 3600, 6 * 3600);
 }
 
 TEST(Simulation, PoliciesFindTheKnee) {

@@ -8,12 +8,13 @@ namespace {
 Action everything() {
   Action action = resize(4);
   action.also(batch_of(512)).also(scale_rate(0.5)).also(connect_by("direct")).also(stop()).also(say("enough"));
+  action.also(replace(7)).also(share_out({{1, 0.5}, {2, 1}}));
   return action;
 }
 
 TEST(Action, ComesBackFromItsBytes) {
-  for (const auto& action :
-       {keep(), resize(3), batch_of(64), batch_per_worker(8), scale_rate(2), connect_by("ring"), stop(), everything()})
+  for (const auto& action : {keep(), resize(3), batch_of(64), batch_per_worker(8), scale_rate(2), connect_by("ring"),
+                             stop(), replace(0), share_out({{3, 0.25}}), everything()})
     EXPECT_EQ(encode(decode_action(encode(action)).or_throw()), encode(action));
 }
 
@@ -35,7 +36,8 @@ TEST(Action, LaterWishesReplaceEarlierOnes) {
 TEST(Action, IsToldInWords) {
   EXPECT_EQ(describe(keep()), "nothing");
   EXPECT_EQ(describe(everything()),
-            "4 workers, a batch of 512, 0.5 times the rate, the topology 'direct', to stop, \"enough\"");
+            "4 workers, a batch of 512, 0.5 times the rate, another worker in place of worker 7, 0.5 of a share for "
+            "worker 1, 1 of a share for worker 2, the topology 'direct', to stop, \"enough\"");
 }
 
 TEST(Action, WhatCannotBeIsNamed) {
@@ -44,6 +46,8 @@ TEST(Action, WhatCannotBeIsNamed) {
   EXPECT_EQ(objection_to(batch_of(0)), "a batch of 0 cannot be");
   EXPECT_EQ(objection_to(connect_by("ring")), "there is no topology 'ring': only 'direct'");
   EXPECT_EQ(objection_to(scale_rate(-1)), "-1 times the rate cannot be");
+  EXPECT_EQ(objection_to(share_out({{1, -1}, {2, 1}})), "-1 of a share cannot be");
+  EXPECT_EQ(objection_to(share_out({{1, 0}, {2, 0}})), "somebody must have a share");
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <random>
 #include <utility>
 #include <vector>
 
@@ -71,6 +73,71 @@ TEST(Short, FindsTheKneeInFewSteps) {
       EXPECT_LE(changes.empty() ? 0 : changes.back().first, 80) << knee << " from " << from;
     }
   }
+}
+
+/// Steps of one size differ by up to 5 %; sizes that are close by then differ by chance.
+TEST(Short, MeasuresLongerWhereNoiseDecides) {
+  for (int knee : {2, 5, 8, 10, 16, 24}) {
+    for (unsigned seed = 1; seed <= 10; ++seed) {
+      SearchOptions options{.least = 1, .most = 32, .window = 6};
+      Engine engine({.every = 1, .drift = 0.3, .window = 6},
+                    [=](const Throughputs& seen, int now) { return short_search(seen, now, options, efficient(0.1)); });
+      std::mt19937 random(seed);
+      std::uniform_real_distribution<double> noise(0.95, 1.05);
+      auto changes = run(engine, 2, 2000, [&](int workers) { return 100.0 * std::min(workers, knee) / noise(random); });
+      EXPECT_NEAR(changes.back().second, knee, std::max(1, knee / 8)) << knee << ", seed " << seed;
+      EXPECT_LE(changes.back().first, 200) << knee << ", seed " << seed;
+      EXPECT_LE(changes.size(), 15U) << knee << ", seed " << seed;
+    }
+  }
+}
+
+TEST(Short, SizesThatAreNextToEachOtherAreTheSame) {
+  Throughputs seen;
+  // Of the smaller ones any would stop the search, were they compared with each other.
+  for (auto [workers, rate] :
+       {std::pair(100, 10'000.0), {101, 9'900.0}, {104, 9'950.0}, {150, 15'000.0}, {151, 14'900.0}})
+    for (int i = 0; i < 6; ++i) seen.add(workers, rate);
+  SearchOptions options{.least = 100, .most = 1000, .window = 6};
+  EXPECT_EQ(short_search(seen, 151, options, efficient(0.1)), 302);
+}
+
+TEST(Short, OneSizeThatIsNotWorthItDoesNotHideALargerOne) {
+  Throughputs seen;
+  for (auto [workers, rate] : {std::pair(6, 600.0), {8, 600.0}, {12, 1200.0}})
+    for (int i = 0; i < 6; ++i) seen.add(workers, rate);
+  SearchOptions options{.least = 6, .most = 12, .window = 6};
+  EXPECT_EQ(short_search(seen, 8, options, efficient(0.5)), 10);  // between 8 and the best one so far
+}
+
+TEST(Engine, GoesBackToWhatItFoundWhenOthersHaveChangedTheWorkers) {
+  int searches = 0;
+  Engine engine({.every = 1, .drift = 0.3, .window = 2, .patience = 5}, [&](const Throughputs&, int now) {
+    ++searches;
+    return now;
+  });
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(engine.after_step(8, 100), std::nullopt);
+  EXPECT_TRUE(engine.settled());
+  auto searched = searches;
+  EXPECT_EQ(engine.after_step(6, 80), 8);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(engine.after_step(6, 80), std::nullopt);
+  EXPECT_EQ(engine.after_step(6, 80), 8);  // asked again, in vain
+  EXPECT_EQ(engine.after_step(8, 100), std::nullopt);
+  EXPECT_TRUE(engine.seen().has(6));
+  EXPECT_EQ(searches, searched);
+  for (int i = 0; i < 5; ++i) engine.after_step(8, 50);  // another job now
+  EXPECT_GT(searches, searched);
+  EXPECT_FALSE(engine.seen().has(6));
+}
+
+TEST(Throughputs, KnowHowFarTheyMayBeOff) {
+  Throughputs seen;
+  seen.add(2, 90);
+  EXPECT_DOUBLE_EQ(seen.at(2).error(), 0);
+  seen.add(2, 110);
+  seen.add(2, 100);
+  EXPECT_DOUBLE_EQ(seen.at(2).rate, 100);
+  EXPECT_DOUBLE_EQ(seen.at(2).error(), 10 / std::sqrt(3.0));
 }
 
 TEST(Engine, AsksForNothingWhileItWaits) {

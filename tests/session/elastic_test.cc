@@ -248,6 +248,41 @@ TEST(Elastic, WhoHadGivenEverythingIsNotForgotten) {
   EXPECT_GT(spoken_for, 0);
 }
 
+/// Global batch, this worker's part and what linear scaling makes of it, as two workers see them before and after the
+/// third one dies.
+struct Batch {
+  std::uint64_t global = 0, local = 0;
+  double scaled = 0;
+  bool operator==(const Batch&) const = default;
+};
+std::map<int, Batch> batches(const BatchPlan& plan) {
+  std::map<int, Batch> seen;  // by number of workers, of worker 0
+  run_cores(3, [&](std::unique_ptr<Core> core) {
+    core->set_batch(plan);
+    core->attach_sampler(10'000, true);
+    core->start({.steps = 6});
+    auto scale = rules::linear_scaling(10);
+    for (auto step = core->begin_step(); step; step = core->begin_step()) {
+      if (core->worker() == 2 && step->index() == 3) return;
+      auto lease = core->take_lease();
+      if (core->worker() == 0) seen[core->size()] = {core->global_batch(), lease.size(), scale(core->where())};
+      core->end_step();
+      EXPECT_EQ(core->report().local_batch, core->report().global_batch / static_cast<unsigned>(core->report().size));
+    }
+    core->leave();
+  });
+  return seen;
+}
+
+TEST(BatchRules, PerWorkerItGrowsWithThemUpToTheUsersLimit) {
+  EXPECT_EQ(batches({.local = 10}), (std::map<int, Batch>{{3, {30, 10, 3}}, {2, {20, 10, 2}}}));
+  EXPECT_EQ(batches({.local = 10, .limit = 25}), (std::map<int, Batch>{{3, {25, 9, 2.5}}, {2, {20, 10, 2}}}));
+}
+
+TEST(BatchRules, InAllItIsDividedAndStays) {
+  EXPECT_EQ(batches({.global = 25}), (std::map<int, Batch>{{3, {25, 9, 2.5}}, {2, {25, 13, 2.5}}}));
+}
+
 TEST(Elastic, CollectivesOutsideTheStepsReductionSurviveToo) {
   run_cores(3, [](std::unique_ptr<Core> core) {
     core->start({.steps = 4});

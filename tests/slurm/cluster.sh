@@ -5,6 +5,12 @@
 #
 # Everything is in FOLDER and on loopback; nothing is left behind but FOLDER, with the daemons' logs. The command finds
 # the cluster by SLURM_CONF and ends with its own status; 77: there is no Slurm to be had here, and FOLDER/why says why.
+#
+# The nodes are in four partitions:
+#   all       takes part of a node, and keeps it
+#   urgent    whole nodes, which it takes from the next two if no others are free
+#   spot      whole nodes; a job that they are taken from has GRACE seconds (5) after SIGTERM, and is over
+#   requeue   the same, but the job is pending again
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
 folder=$1 nodes=$2
@@ -70,7 +76,7 @@ SlurmctldPort=$(free_port)
 SlurmUser=$me
 SlurmdUser=$me
 AuthType=auth/munge
-AuthInfo=socket=$folder/munge.socket
+AuthInfo=socket=$folder/munge.socket,cred_expire=5
 CredType=cred/munge
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
@@ -79,13 +85,18 @@ AccountingStorageType=accounting_storage/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SlurmdParameters=config_overrides
-SchedulerParameters=sched_min_interval=0,batch_sched_delay=0
+SchedulerParameters=sched_min_interval=0,batch_sched_delay=0,sched_interval=2
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
 MpiDefault=none
 StateSaveLocation=$folder/state
 SlurmdSpoolDir=$folder/spool-%n
 SlurmctldPidFile=$folder/slurmctld.pid
 SlurmdPidFile=$folder/slurmd-%n.pid
-PartitionName=all Nodes=ALL Default=YES State=UP MaxTime=INFINITE
+PartitionName=all Nodes=ALL Default=YES State=UP MaxTime=INFINITE PreemptMode=OFF
+PartitionName=urgent Nodes=ALL State=UP OverSubscribe=EXCLUSIVE PriorityTier=10 PreemptMode=OFF
+PartitionName=spot Nodes=ALL State=UP OverSubscribe=EXCLUSIVE PriorityTier=1 PreemptMode=CANCEL GraceTime=${GRACE:-5}
+PartitionName=requeue Nodes=ALL State=UP OverSubscribe=EXCLUSIVE PriorityTier=1 PreemptMode=REQUEUE GraceTime=${GRACE:-5}
 TEXT
   for ((node = 1; node <= nodes; ++node)); do
     mkdir -p "$folder/spool-n$node"
@@ -102,7 +113,7 @@ until_it_holds test -S "$folder/munge.socket"
 start slurmctld slurmctld -D -i
 for ((node = 1; node <= nodes; ++node)); do start "slurmd-n$node" slurmd -D -N "n$node"; done
 
-all_idle() { [[ $(timeout 5 sinfo -h -N -t idle -o %N | wc -l) -eq $nodes ]]; }
+all_idle() { [[ $(timeout 5 sinfo -h -N -p all -t idle -o %N | wc -l) -eq $nodes ]]; }
 until_it_holds all_idle
 
 # Not in place of this shell, which has to clean up; and not before it, so that signals are not kept waiting.

@@ -20,16 +20,16 @@ std::vector<Message> one_of_each() {
           Plan{5, 0x1234, view},
           Adopted{view, 10},
           Over{},
-          Resize{4},
+          Resize{4, 1},
           Answer{1, "done"},
-          AgentHello{"job"},
+          AgentHello{"job", "b", 2, "spot"},
           Charter{"{}"},
           Stop{"b", 1},
           Pulse{},
           Start{3},
           Started{3, 4711},
           Ended{3, 0, "killed by signal 9"},
-          JobState{view, 4, 1},
+          JobState{view, 4, 1, {{"", 1, 2, 0}, {"spot", 0, 1, 1}}},
           Claim{6, 1},
           Promise{6, view, 5, view},
           Decline{7, view},
@@ -39,7 +39,8 @@ std::vector<Message> one_of_each() {
           Entered{0x1234, view},
           Shares{"8 items"},
           Parted{3, 1},
-          Dead{3}};
+          Dead{3},
+          Replace{3}};
 }
 
 TEST(Messages, ComeBackFromTheirBytes) {
