@@ -176,9 +176,10 @@ void CoordinatorKeeper::forget(std::function<void()> done) {
 
 void CoordinatorKeeper::end() {
   hopeless_ = true;
-  disconnect();
+  // Told before it is left alone, so that it never ends on its own account while it is being ended.
   if (auto note = read_note(options_.dir))
     if (auto pidfd = open_process(note->process); pidfd.ok()) end_process(pidfd.value());
+  disconnect();
   if (!child_) return;
   loop_.unwatch(child_->pidfd());
   while (!child_->reap()) {
