@@ -108,7 +108,7 @@ Result<std::string> Agent::offer_place() {
 
 void Agent::on_place(const std::string& address) {
   events_.note("place", address);
-  if (auto written = write_atomically(place_file(dir_.path()), address + "\n"); !written.ok())
+  if (auto written = write_place(dir_.path(), address); !written.ok())
     say(fmt::format("pliant: {}\n", written.error().message));
 }
 

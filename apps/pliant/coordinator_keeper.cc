@@ -79,7 +79,10 @@ void CoordinatorKeeper::dial(const std::string& address) {
 
 void CoordinatorKeeper::elect() {
   ElectionEvents events;
-  events.offer = events_.offer;
+  events.offer = [this] {
+    kill_own();
+    return events_.offer();
+  };
   events.on_trouble = events_.on_trouble;
   events.on_place = [this](const std::string& address, bool here) {
     log::debug("agent: the coordinator is at {}{}", address, here ? ", which is here" : "");
@@ -172,6 +175,13 @@ void CoordinatorKeeper::forget(std::function<void()> done) {
   hopeless_ = true;
   if (!election_) return done();
   election_->forget(std::move(done));
+}
+
+/// A coordinator of this host that does not answer would only be in the way of the next one here.
+void CoordinatorKeeper::kill_own() {
+  auto note = read_note(options_.dir);
+  if (!note) return;
+  if (auto pidfd = open_process(note->process); pidfd.ok()) signal_process(pidfd.value(), SIGKILL);
 }
 
 void CoordinatorKeeper::end() {

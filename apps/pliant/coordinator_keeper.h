@@ -86,6 +86,7 @@ class CoordinatorKeeper {
   void disconnect();
   void start_child();
   void reap_child();
+  void kill_own();
   void give_up(const std::string& why);
   std::string err_path() const { return options_.dir + "/coordinator.err"; }
 

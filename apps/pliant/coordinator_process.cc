@@ -11,6 +11,8 @@
 #include <csignal>
 #include <filesystem>
 #include <memory>
+#include <utility>
+#include <vector>
 
 #include "apps/pliant/coordinator_chronicle.h"
 #include "apps/pliant/coordinator_note.h"
@@ -37,14 +39,17 @@ class CoordinatorProcess {
   CoordinatorProcess(Job job, Fd lock)
       : job_(std::move(job)), lock_(std::move(lock)), chronicle_(job_.record.plan), attended_at_(clock_.now()) {}
   Status start();
-  /// Serves until the job is over. Leaves no file if nothing of the job is left.
-  void run();
+  /// Serves until the job is over. Leaves no file if nothing of the job is left. The exit code.
+  int run();
 
  private:
   std::optional<membership::Memory> own_note() const;
   Status serve(const std::optional<membership::Memory>& memory);
   void read_memory();
   void write_memory();
+  void once_sure(std::function<void()> say);
+  void say_all();
+  bool is_elsewhere(const Result<membership::Entry>& place);
   void look_for_successor();
   void end_when_forgotten();
   Result<Fd> listen() const;
@@ -72,6 +77,7 @@ class CoordinatorProcess {
   std::string memory_;          // to be written
   std::uint64_t revision_ = 0;  // of what is stored
   bool writing_ = false, stale_ = false;
+  std::vector<std::function<void()>> unsaid_;  // until what they promise is stored
   bool ending_ = false;
 };
 
@@ -96,7 +102,9 @@ Status CoordinatorProcess::start() {
   auto store = membership::open_store(loop_, job_.record.plan.store);
   if (!store.ok()) return store.error();
   store_ = std::move(store).value();
-  read_memory();
+  store_->read(place_key(job_.record.job_name()), [this](const auto& place) {
+    if (!is_elsewhere(place)) read_memory();
+  });
   loop_.every(kBetweenLooks, [this] { look_for_successor(); });
   return {};
 }
@@ -114,6 +122,7 @@ Status CoordinatorProcess::serve(const std::optional<membership::Memory>& memory
   events.is_agent = [this](pid_t pid) { return is_agent(pid); };
   events.charter = [this] { return charter(); };
   events.remember = [this](const membership::Memory& now) { remember(now); };
+  events.once_sure = [this](std::function<void()> say) { once_sure(std::move(say)); };
   server_.emplace(loop_, std::move(listener).value(), options_of(job_.record), memory, std::move(events), chronicle_);
   PLIANT_TRY(open_to_others());
   for (const auto& worker : job_.record.workers)
@@ -145,20 +154,41 @@ void CoordinatorProcess::write_memory() {
   stale_ = false;
   store_->replace(memory_key(job_.record.job_name()), revision_, memory_, [this](const auto& attempt) {
     writing_ = false;
-    if (attempt.ok()) revision_ = attempt.value().now.revision;
-    if (attempt.ok() && !attempt.value().won) stale_ = true;  // of a predecessor, or of an attempt that seemed to fail
-    if (stale_ && attempt.ok()) write_memory();
+    // Lost against a predecessor, a successor, or an attempt that seemed to fail.
+    if (!attempt.ok() || !attempt.value().won) stale_ = true;
+    if (!attempt.ok()) return say_all();  // a store that does not answer makes no successor either
+    revision_ = attempt.value().now.revision;
+    look_for_successor();
   });
 }
 
-/// Members follow who has the higher term; this only saves them the choice.
+void CoordinatorProcess::once_sure(std::function<void()> say) {
+  unsaid_.push_back(std::move(say));
+  if (!store_) return say_all();
+  if (!writing_) look_for_successor();
+}
+
+void CoordinatorProcess::say_all() {
+  for (const auto& say : std::exchange(unsaid_, {})) say();
+}
+
+bool CoordinatorProcess::is_elsewhere(const Result<membership::Entry>& place) {
+  if (!place.ok() || place.value().revision == 0) return false;
+  succeeded_ = place.value().text != "tcp:" + job_.record.plan.endpoint;
+  if (succeeded_) loop_.stop();
+  return succeeded_;
+}
+
+/// Members follow who has the higher term; this saves them the choice, and what the successor remembers. Whoever is
+/// still in place after its memory was stored is sure that a successor will read it.
 void CoordinatorProcess::look_for_successor() {
-  store_->read(place_key(job_.record.job_name()), [this](const Result<membership::Entry>& entry) {
-    if (!entry.ok() || entry.value().revision == 0) return;
-    succeeded_ = entry.value().text != "tcp:" + job_.record.plan.endpoint;
-    if (succeeded_) loop_.stop();
+  bool stored = !stale_ && !writing_;
+  auto unsaid = stored ? std::exchange(unsaid_, {}) : std::vector<std::function<void()>>();
+  store_->read(place_key(job_.record.job_name()), [this, unsaid = std::move(unsaid)](const auto& place) {
+    if (is_elsewhere(place)) return;
+    for (const auto& say : unsaid) say();
+    if (stale_ && !writing_) write_memory();
   });
-  if (stale_ && !writing_) write_memory();
 }
 
 /// The job is over, and the store need not know of it any more.
@@ -239,14 +269,15 @@ void CoordinatorProcess::look_around() {
   if (now - attended_at_ >= kLoneliness) loop_.stop();
 }
 
-void CoordinatorProcess::run() {
+int CoordinatorProcess::run() {
   loop_.run();
   chronicle_.ends(told_to_end_ ? "told to" : succeeded_ ? "there is another one elsewhere" : "nobody is left");
   if (server_) log::debug("coordinator: {} connections or messages refused", server_->refused());
   server_.reset();
-  if (told_to_end_) return;  // whoever said so cleans up
+  if (told_to_end_) return 0;  // whoever said so cleans up
   unlink((job_.dir + kNoteFile).c_str());
   sweep(std::filesystem::path(job_.dir).parent_path(), job_.dir);
+  return succeeded_ ? kCoordinatorThere : 0;
 }
 
 int run_coordinator(const std::string& dir) {
@@ -260,8 +291,7 @@ int run_coordinator(const std::string& dir) {
   }
   CoordinatorProcess process(std::move(*job), std::move(lock));
   process.start().or_throw();
-  process.run();
-  return 0;
+  return process.run();
 }
 
 }  // namespace

@@ -163,10 +163,8 @@ void CoordinatorServer::read_from(Link link) {
 void CoordinatorServer::on_message(Link link, const wire::Message& message) {
   if (const auto* join = std::get_if<wire::Join>(&message)) return on_join(link, *join);
   if (const auto* hello = std::get_if<wire::AgentHello>(&message)) return on_hello(link, *hello);
-  bool here = !connections_.at(link).remote;
-  bool anybody_may =
-      here && (std::holds_alternative<wire::Resize>(message) || std::holds_alternative<wire::Replace>(message) ||
-               std::holds_alternative<wire::Stop>(message));
+  bool anybody_may = std::holds_alternative<wire::Resize>(message) || std::holds_alternative<wire::Replace>(message) ||
+                     std::holds_alternative<wire::Stop>(message);
   if (!connections_.at(link).placed() && !anybody_may) return refuse(link, "join first");
   if (const auto* ended = std::get_if<wire::Ended>(&message)) hear_last_words(ended->id);
   if (!connections_.contains(link)) return;
@@ -296,6 +294,8 @@ void CoordinatorServer::deliver(const membership::Letters& letters) {
     const auto* refusal = std::get_if<wire::Refusal>(&letter.message);
     if (refusal && connections_.contains(letter.to))
       refuse(letter.to, refusal->reason);
+    else if (std::holds_alternative<wire::Answer>(letter.message))
+      events_.once_sure([this, letter] { send_to(letter.to, letter.message); });
     else if (!refusal)
       send_to(letter.to, letter.message);
   }

@@ -4,7 +4,7 @@
 // logged at debug level. Connections that are neither a worker's nor an agent's are bounded in number and in time. A
 // worker's place is for its own process and for those that it started, by the kernel's word; which process that is, the
 // agent says. A worker may be faster than its agent: its request waits for that word. On other hosts there is no such
-// word: whoever knows the job's secret may come in the name of any worker or host.
+// word: whoever knows the job's secret may come in the name of any worker or host, and change the job.
 //
 // Threads: lives on its loop's thread.
 #pragma once
@@ -36,6 +36,9 @@ struct ServerEvents {
   std::function<std::string()> charter;
   /// To be kept for the next coordinator, before anybody hears of it.
   std::function<void(const membership::Memory& memory)> remember;
+  /// An answer binds the next coordinator too: `say` it once that one would know. Never called if there is another one
+  /// already, which has not heard of it.
+  std::function<void(std::function<void()> say)> once_sure;
 };
 
 class CoordinatorServer {

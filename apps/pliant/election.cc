@@ -14,19 +14,20 @@ Election::Election(net::Loop& loop, const std::string& store, const std::string&
     : job_(job), events_(std::move(events)), store_(membership::open_store(loop, store).or_throw()) {}
 
 void Election::tick(std::optional<Nanos> missed_for) {
+  if (!missed_for && clock_.now() - learned_ >= kSteady) patience_ = kPatience;
   if (!missed_for || std::exchange(asking_, true)) return;
   // A place that was just learned has not had the time to answer.
-  auto patience = std::min(*missed_for, clock_.now() - learned_);
-  store_->read(place_key(job_), [this, patience](const auto& entry) { on_read(entry, patience); });
+  auto silent_for = std::min(*missed_for, clock_.now() - learned_);
+  store_->read(place_key(job_), [this, silent_for](const auto& entry) { on_read(entry, silent_for); });
 }
 
-void Election::on_read(const Result<membership::Entry>& entry, Nanos missed_for) {
+void Election::on_read(const Result<membership::Entry>& entry, Nanos silent_for) {
   asking_ = false;
   if (!entry.ok()) return fail(entry.error());
   in_trouble_ = false;
   const auto& said = entry.value();
   if (said.revision && said.text != place_) return learn(said);
-  if (said.revision == 0 || (missed_for >= kPatience && said.text != own_)) offer(said.revision);
+  if (said.revision == 0 || (silent_for >= patience_ && said.text != own_)) offer(said.revision);
 }
 
 void Election::offer(std::uint64_t revision) {
@@ -42,6 +43,7 @@ void Election::offer(std::uint64_t revision) {
 }
 
 void Election::learn(const membership::Entry& entry) {
+  if (!place_.empty()) patience_ = std::min(2 * patience_, kMostPatience);
   place_ = entry.text;
   learned_ = clock_.now();
   events_.on_place(place_, place_ == own_);

@@ -7,6 +7,8 @@
 //   no                        another place                    look there
 //   no, for kPatience         the place that does not answer   offer ourselves
 //
+// On a slow machine a coordinator may take longer to begin. Patience doubles with every new place until one has been
+// steady, so that hosts do not take it from each other for ever.
 // That two are there for a while does no harm: members promise terms, and one has the higher.
 // Threads: lives on its loop's thread.
 #pragma once
@@ -34,6 +36,8 @@ struct ElectionEvents {
 class Election {
  public:
   static constexpr Nanos kPatience = std::chrono::milliseconds(300);
+  static constexpr Nanos kMostPatience = 16 * kPatience;
+  static constexpr Nanos kSteady = std::chrono::seconds(10);
 
   Election(net::Loop& loop, const std::string& store, const std::string& job, ElectionEvents events);
   Election(const Election&) = delete;
@@ -45,7 +49,7 @@ class Election {
   void forget(std::function<void()> done);
 
  private:
-  void on_read(const Result<membership::Entry>& entry, Nanos missed_for);
+  void on_read(const Result<membership::Entry>& entry, Nanos silent_for);
   void offer(std::uint64_t revision);
   void learn(const membership::Entry& entry);
   void fail(const Error& error);
@@ -57,6 +61,7 @@ class Election {
   std::string own_;    // what was offered; empty: nothing yet
   std::string place_;  // by the store's last word
   Nanos learned_{0};
+  Nanos patience_ = kPatience;
   bool asking_ = false;
   bool in_trouble_ = false;
 };

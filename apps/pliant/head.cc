@@ -96,7 +96,11 @@ void Head::keep_coordinator() {
   events.on_message = [this](const wire::Message& message) { on_message(message); };
   events.on_hopeless = [this](const Error& error) { on_hopeless(error); };
   events.offer = [this] { return Result<std::string>("tcp:" + record_.plan.endpoint); };
-  events.on_place = [this](const std::string& address) { events_.note("place", address); };
+  events.on_place = [this](const std::string& address) {
+    events_.note("place", address);
+    if (auto written = write_place(dir_.path(), address); !written.ok())
+      say(fmt::format("pliant: {}\n", written.error().message));
+  };
   events.on_trouble = [this](const std::string& line) { say(fmt::format("pliant: {}\n", line)); };
   KeeperOptions options{dir_.path(), record_.plan.coordinator, std::nullopt, record_.plan.store, record_.name, true,
                         files_};

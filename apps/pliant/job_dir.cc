@@ -322,6 +322,10 @@ std::vector<std::string> read_environment(const std::string& dir) {
 
 std::string place_file(const std::string& dir) { return dir + "/coordinator.address"; }
 
+Status write_place(const std::string& dir, const std::string& address) {
+  return write_atomically(place_file(dir), address + "\n");
+}
+
 std::string secret_file(const std::string& dir) { return dir + "/secret"; }
 
 Status write_atomically(const std::string& path, std::string_view text) {

@@ -7,31 +7,17 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <thread>
 
+#include "apps/pliant/ask.h"
 #include "apps/pliant/jobs.h"
 #include "base/clock.h"
-#include "net/socket.h"
 
 namespace pliant::cli {
 namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kTimeToAnswer = 10s;
-constexpr Nanos kTimeToComeBack = 5s;  // a coordinator that died is replaced within a fraction of a second
-
-Result<wire::Answer> ask(const std::string& address, const wire::Message& wish) {
-  auto socket = net::connect_to(address);
-  if (!socket.ok()) return socket.error();
-  PLIANT_TRY(net::send(socket.value(), wish));
-  auto received = net::receive_within(socket.value(), kTimeToAnswer);
-  if (!received.ok()) return received.error();
-  if (const auto* answer = std::get_if<wire::Answer>(&received.value().message)) return *answer;
-  if (const auto* refusal = std::get_if<wire::Refusal>(&received.value().message))
-    return wire::Answer{0, refusal->reason};
-  return Error{Code::protocol, "the coordinator did not answer the question"};
-}
+constexpr Nanos kTimeToComeBack = 15s;  // usually a fraction of a second, but machines may be busy
 
 int resize(const std::string& name, const wire::Message& wish) {
   auto found = choose_job(job_base().or_throw(), name);
@@ -40,13 +26,7 @@ int resize(const std::string& name, const wire::Message& wish) {
     return 1;
   }
   const auto& job = found.value();
-  SteadyClock clock;
-  auto end = clock.now() + kTimeToComeBack;
-  auto answer = ask(job.record.plan.coordinator, wish);
-  while (!answer.ok() && job.agent_alive && clock.now() < end) {
-    std::this_thread::sleep_for(50ms);
-    answer = ask(job.record.plan.coordinator, wish);
-  }
+  auto answer = ask_coordinator(job, wish, kTimeToComeBack);
   if (!answer.ok()) {
     fmt::print(stderr, "pliant resize: job '{}' has no coordinator ('pliant run --attach {}' starts one): {}\n",
                job.record.name, job.record.name, answer.error().message);

@@ -9,10 +9,10 @@
 #include <memory>
 #include <thread>
 
+#include "apps/pliant/ask.h"
 #include "apps/pliant/coordinator_note.h"
 #include "apps/pliant/jobs.h"
 #include "base/clock.h"
-#include "net/socket.h"
 
 namespace pliant::cli {
 namespace {
@@ -92,8 +92,7 @@ bool signal_hosts(const Job& job, int signal) {
 /// Of a job on several hosts whose `pliant run` is gone: their agents are told by the coordinator.
 bool stop_hosts(const Job& job, bool force) {
   if (job.record.hosts.empty()) return true;
-  if (auto socket = net::connect_to(job.record.plan.coordinator); socket.ok())
-    (void)net::send(socket.value(), wire::Stop{"", static_cast<std::uint8_t>(force)});
+  (void)tell_coordinator(job, wire::Stop{"", static_cast<std::uint8_t>(force)});
   SteadyClock clock;
   for (int signal : {0, SIGTERM, SIGKILL}) {
     signal_hosts(job, signal);

@@ -257,8 +257,8 @@ def slurm(args):
             with jobs.Running(4, flags, program, path / "records", f"night-{turn}") as job:
                 job.steady(4)
                 asked = time.time()
-                urgent = rounds.run(["sbatch", "--parsable", "-p", "urgent", "-N", 2, "--exclusive", "--wrap",
-                                     "sleep 1000"], 30).strip()
+                urgent = rounds.run(["sbatch", "--parsable", "-p", "urgent", "-N", 2, "--exclusive",
+                                     "--output", "/dev/null", "--wrap", "sleep 1000"], 30).strip()
                 job.steady(2)
                 time.sleep(3)
                 freed = time.time()

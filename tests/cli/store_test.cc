@@ -68,6 +68,9 @@ TEST_F(StoreHere, AJobTrainsOnWithoutItsStore) {
   ASSERT_TRUE(step_becomes("far", step_of("far") + 30)) << job.err();
   kill(worker_of("far", 1), SIGKILL);  // proven by its host: nobody needs to be asked
   ASSERT_TRUE(view_becomes("far", {0, 2})) << job.err();
+  auto answer = run({"resize", "far", "1"});
+  EXPECT_EQ(answer.status, 0) << answer.err;
+  ASSERT_TRUE(view_becomes("far", {0})) << job.err();
   etcd_->restart();
   ASSERT_TRUE(step_becomes("far", step_of("far") + 30)) << job.err();
   auto seen = finish(job);
@@ -78,6 +81,7 @@ TEST_F(StoreHere, AJobTrainsOnWithoutItsStore) {
 TEST_F(StoreHere, ACoordinatorThatIsKilledIsReplacedWhereItWas) {
   auto job = start_training();
   ASSERT_TRUE(view_becomes("far", {0, 1})) << job.err();
+  ASSERT_TRUE(step_becomes("far", 5)) << job.err();
   auto first = coordinator_of("far");
   kill(first, SIGKILL);
   ASSERT_TRUE(eventually([&] { return coordinator_of("far") > 0 && coordinator_of("far") != first; })) << job.err();
@@ -85,6 +89,28 @@ TEST_F(StoreHere, ACoordinatorThatIsKilledIsReplacedWhereItWas) {
   ASSERT_TRUE(view_becomes("far", {0})) << job.err();
   auto seen = finish(job);
   EXPECT_EQ(seen.status, 0) << seen.err;
+}
+
+TEST_F(StoreHere, CommandsFindTheCoordinatorWhereverItIs) {
+  auto job = start_training();
+  ASSERT_TRUE(view_becomes("far", {0, 1})) << job.err();
+  ASSERT_TRUE(step_becomes("far", 5)) << job.err();
+  auto place = [&] { return read_all(base() + "/far/coordinator.address"); };
+  auto first = place();
+  EXPECT_TRUE(first.starts_with("tcp:127.0.0.1:")) << first;
+  auto stopped = coordinator_of("far");
+  kill(stopped, SIGSTOP);
+  ASSERT_TRUE(eventually([&] { return place() != first; })) << job.err();
+  auto answer = run({"resize", "far", "1"});
+  EXPECT_SAYS(answer.out, "will have 1 worker") << answer.err;
+  ASSERT_TRUE(view_becomes("far", {0})) << job.err();
+  kill(stopped, SIGCONT);  // it sees that there is another one, and ends
+  ASSERT_TRUE(eventually([&] { return !process_runs(stopped); }));
+  EXPECT_EQ(run({"resize", "far+b", "2"}).status, 0);  // from any host of the job
+  ASSERT_TRUE(view_becomes("far", {0, 1})) << job.err();
+  auto seen = finish(job);
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  EXPECT_SAYS(run({"verify", path("records")}).out, "OK: ");
 }
 
 /// Two hosts at a switch, which is where this test itself and its etcd are.
