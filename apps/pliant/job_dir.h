@@ -151,8 +151,8 @@ void sweep(const std::string& base, const std::string& dir);
 Status write_environment(const std::string& dir, const std::vector<std::string>& environment);
 std::vector<std::string> read_environment(const std::string& dir);
 
-/// Where the coordinator is now ("tcp:…"), as this host's agent or the head knows it; for workers and commands, if there
-/// is a store.
+/// Where the coordinator is now ("tcp:…"), as this host's agent or the head knows it; for workers and commands, if
+/// there is a store.
 std::string place_file(const std::string& dir);
 Status write_place(const std::string& dir, const std::string& address);
 /// The job's secret (net::Secret), in its directory; there if the job has several hosts.
