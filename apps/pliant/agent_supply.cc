@@ -21,6 +21,10 @@ Status Agent::open_supply() {
   if (!record_.plan.trace.empty()) {
     ProviderEvents events;
     events.on_notice = [this](const std::string& who, double) { on_trace_notice(who); };
+    events.on_trouble = [this](const std::string& line) {
+      events_.note("provider", line);
+      say(fmt::format("pliant: {}\n", line));
+    };
     events.on_change = [this] { follow_price(); };
     auto within = within_trace(loop_, record_.plan.trace, record_.started_at, std::move(here), std::move(events));
     if (!within.ok()) return within.error();

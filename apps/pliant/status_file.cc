@@ -18,6 +18,7 @@ double number_from(const json& value) {
 
 json to_json(const wire::Progress& progress) {
   return {{"step", progress.step},         {"steps", progress.steps},
+          {"view", progress.view},         {"workers", progress.workers},
           {"epoch", progress.epoch},       {"epochs", progress.epochs},
           {"samples", progress.samples},   {"samples_per_second", number(progress.samples_per_second)},
           {"loss", number(progress.loss)}, {"text", progress.text}};
@@ -43,6 +44,8 @@ wire::Progress progress_from(const json& from) {
   wire::Progress progress;
   progress.step = from.at("step");
   progress.steps = from.at("steps");
+  progress.view = from.at("view");
+  progress.workers = from.at("workers");
   progress.epoch = from.at("epoch");
   progress.epochs = from.at("epochs");
   progress.samples = from.at("samples");

@@ -61,7 +61,7 @@ void StatusReporter::finish(const std::string& job, const Snapshot& snapshot) {
   if (mode_ == StatusMode::off || !snapshot.progress) return;
   auto whole = snapshot;  // that the workers have ended is the point of the line, not its news
   whole.phase = "running";
-  whole.alive = whole.workers;
+  whole.workers = whole.alive = static_cast<int>(snapshot.progress->workers);
   whole.seconds_left.reset();
   console_.write(Stream::err, fmt::format("pliant: job '{}' is done: {}\n", job,
                                           render_line(whole, std::numeric_limits<int>::max())));

@@ -32,8 +32,10 @@ void add_supply_flags(CLI::App& run, SupplyFlags& flags) {
         auto parsed = parse_notice_url(url);
         return parsed.ok() ? std::string() : parsed.error().message;
       });
-  run.add_option("--trace", flags.trace,
-                 "Replay what could be had: a CSV of seconds,capacity,price. Workers come and go as it says")
+  run.add_option(
+         "--trace", flags.trace,
+         "Replay what could be had: a CSV of seconds,capacity,price. Workers come and go as it says, also as it "
+         "is written while the job runs")
       ->option_text("FILE")
       ->envname("PLIANT_TRACE");
   run.add_option("--price", flags.price,

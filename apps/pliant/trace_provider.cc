@@ -11,9 +11,10 @@ namespace pliant::cli {
 
 using namespace std::chrono_literals;
 
-TraceProvider::TraceProvider(net::Loop& loop, plan::Trace trace, Nanos since, std::unique_ptr<Provider> under,
-                             ProviderEvents events)
+TraceProvider::TraceProvider(net::Loop& loop, std::string path, plan::Trace trace, Nanos since,
+                             std::unique_ptr<Provider> under, ProviderEvents events)
     : loop_(loop),
+      path_(std::move(path)),
       trace_(std::move(trace)),
       began_(clock_.now() - since),
       under_(std::move(under)),
@@ -42,9 +43,27 @@ void TraceProvider::release(std::uint32_t slots) {
   under_->release(passed_);
 }
 
+TraceProvider::Stamp TraceProvider::stamp() const {
+  std::error_code gone;
+  return {std::filesystem::last_write_time(path_, gone), std::filesystem::file_size(path_, gone)};
+}
+
+/// When it has changed, and then not for a tick: somebody may be writing a line.
+void TraceProvider::follow_file() {
+  auto now = stamp();
+  if (std::exchange(seen_, now) != now || now == read_) return;
+  read_ = now;
+  auto trace = read_trace(path_);
+  if (trace.ok())
+    trace_ = std::move(trace).value();
+  else if (events_.on_trouble)
+    events_.on_trouble(trace.error().message + ": what it said before holds");
+}
+
 void TraceProvider::tick() {
+  follow_file();
   const auto& offer = trace_.at(seconds(clock_.now() - began_));
-  if (offer.time == now_.time) return;
+  if (offer == now_) return;
   now_ = offer;
   auto before = std::exchange(passed_, allowed());
   if (passed_ > before) under_->request(passed_);
@@ -66,8 +85,9 @@ Result<std::unique_ptr<Provider>> within_trace(net::Loop& loop, const std::strin
   auto trace = read_trace(path);
   if (!trace.ok()) return trace.error();
   std::chrono::duration<double> since(std::max(0.0, unix_seconds() - job_began));
-  return std::unique_ptr<Provider>(std::make_unique<TraceProvider>(
-      loop, std::move(trace).value(), std::chrono::duration_cast<Nanos>(since), std::move(under), std::move(events)));
+  return std::unique_ptr<Provider>(std::make_unique<TraceProvider>(loop, path, std::move(trace).value(),
+                                                                   std::chrono::duration_cast<Nanos>(since),
+                                                                   std::move(under), std::move(events)));
 }
 
 }  // namespace pliant::cli

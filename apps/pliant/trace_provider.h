@@ -1,8 +1,10 @@
-// Another provider, within what a trace of the past says was to be had: capacity and prices, replayed from the job's
-// beginning on. What the trace takes away leaves with notice, as it would have.
+// Another provider, within what a trace says was to be had: capacity and prices, replayed from the job's beginning on.
+// What the trace takes away leaves with notice, as it would have. A trace that is written while the job runs is
+// followed: whoever knows what can be had says it so.
 // Threads: lives on its loop's thread.
 #pragma once
 
+#include <filesystem>
 #include <memory>
 #include <string>
 
@@ -15,8 +17,9 @@ namespace pliant::cli {
 
 class TraceProvider final : public Provider {
  public:
-  /// `since` is how long the job has been running: with an agent that has just taken it up, for a while.
-  TraceProvider(net::Loop& loop, plan::Trace trace, Nanos since, std::unique_ptr<Provider> under,
+  /// `trace` was read from the file. `since` is how long the job has been running: with an agent that has just taken it
+  /// up, for a while.
+  TraceProvider(net::Loop& loop, std::string path, plan::Trace trace, Nanos since, std::unique_ptr<Provider> under,
                 ProviderEvents events);
   ~TraceProvider() override;
 
@@ -27,12 +30,23 @@ class TraceProvider final : public Provider {
   void end() override { under_->end(); }
 
  private:
+  /// Whether a file is still as it was.
+  struct Stamp {
+    std::filesystem::file_time_type written{};
+    std::uintmax_t size = 0;
+
+    bool operator==(const Stamp&) const = default;
+  };
+  Stamp stamp() const;
   std::uint32_t allowed() const;
   void tick();
+  void follow_file();
 
   net::Loop& loop_;
   SteadyClock clock_;
-  const plan::Trace trace_;
+  const std::string path_;
+  plan::Trace trace_;
+  Stamp seen_, read_;
   const Nanos began_;
   std::unique_ptr<Provider> under_;
   ProviderEvents events_;

@@ -14,6 +14,8 @@ struct Offer {
   double time = 0;   ///< seconds
   int capacity = 0;  ///< workers that can be had
   double price = 0;  ///< of a worker's hour
+
+  bool operator==(const Offer&) const = default;
 };
 
 class Trace {

@@ -142,6 +142,8 @@ void Core::report_progress() {
   if (!roster_ || !speaks_for_job()) return;
   wire::Progress progress;
   progress.step = step_;
+  progress.view = closing_view_.epoch;
+  progress.workers = static_cast<std::uint32_t>(closing_view_.size());
   progress.epoch = epoch();
   progress.epochs = options_.epochs;
   progress.steps = options_.steps ? options_.steps : options_.epochs * steps_per_epoch();

@@ -52,8 +52,8 @@ void visit(Fields& f, Refusal& m) {
 }
 template <class Fields>
 void visit(Fields& f, Progress& m) {
-  f(m.step), f(m.epoch), f(m.epochs), f(m.steps), f(m.samples), f(m.samples_per_second), f(m.loss);
-  f(m.text, kMaxText);
+  f(m.step), f(m.view), f(m.workers), f(m.epoch), f(m.epochs), f(m.steps), f(m.samples);
+  f(m.samples_per_second), f(m.loss), f(m.text, kMaxText);
 }
 template <class Fields>
 void visit(Fields& f, Resize& m) {

@@ -99,6 +99,8 @@ struct Refusal {
 /// worker -> coordinator, a few times a second and never waited for: what the status line shows.
 struct Progress {
   std::uint64_t step = 0;
+  std::uint64_t view = 0;     ///< that made it
+  std::uint32_t workers = 0;  ///< in that view
   std::uint64_t epoch = 0;
   std::uint64_t epochs = 0;       ///< 0: not known
   std::uint64_t steps = 0;        ///< expected in all; 0: not known

@@ -109,7 +109,7 @@ TEST_F(AgentTest, ASecondInterruptKillsAtOnce) {
   auto agent = start_joined("brief", 2, {"--grace", "1000"}, {"stubborn", "touch=" + path("set"), "forever"});
   ASSERT_TRUE(eventually([&] { return access(path("set").c_str(), F_OK) == 0; }));
   agent.signal(SIGINT);
-  ASSERT_TRUE(eventually([&] { return agent.err().find("Ctrl-C again") != std::string::npos; }));
+  ASSERT_TRUE(agent.comes_to_say("Ctrl-C again"));
   agent.signal(SIGINT);
   EXPECT_EQ(agent.wait().status, 130);
   expect_all_gone();

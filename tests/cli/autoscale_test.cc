@@ -37,9 +37,6 @@ class Autoscaled : public CliTest {
                   "--steps",
                   "1000000"});
   }
-  bool says(const Command& job, const std::string& text) {
-    return eventually([&] { return job.err().find(text) != std::string::npos; });
-  }
   void stop(Command& job) {
     EXPECT_EQ(run({"stop", "night"}).status, 0);
     job.wait();
@@ -48,7 +45,7 @@ class Autoscaled : public CliTest {
 
 TEST_F(Autoscaled, AJobGrowsToItsKneeAndStays) {
   auto job = start_job("autoscale:max=5", 1, 3);
-  ASSERT_TRUE(says(job, "3 workers it is")) << job.err();
+  ASSERT_TRUE(job.comes_to_say("3 workers it is")) << job.err();
   auto found = step_of("night");
   ASSERT_TRUE(step_becomes("night", found + 50)) << job.err();
   EXPECT_EQ(read_json("night", "status.json")["workers"], 3);
@@ -62,7 +59,7 @@ TEST_F(Autoscaled, ASlowWorkerIsReplacedAndNoStepIsLost) {
                     "1000000"});
   ASSERT_TRUE(view_becomes("night", {0, 2, 3})) << job.err();
   EXPECT_SAYS(job.err(), "policies want another worker in place of worker 1");
-  ASSERT_TRUE(step_becomes("night", step_of("night") + 20)) << job.err();
+  ASSERT_TRUE(trains_on("night", 20)) << job.err();
   stop(job);
   EXPECT_SAYS(run({"verify", path("records")}).out, "OK: ");
 }
@@ -88,15 +85,15 @@ TEST_F(Autoscaled, ASlowWorkerIsGivenLessToDo) {
                     "1:0.3@20",
                     "--steps",
                     "1000000"});
-  ASSERT_TRUE(says(job, "of a share for worker 1")) << job.err();
-  ASSERT_TRUE(step_becomes("night", step_of("night") + 100)) << job.err();
+  ASSERT_TRUE(job.comes_to_say("of a share for worker 1")) << job.err();
+  ASSERT_TRUE(trains_on("night", 100)) << job.err();
   stop(job);
   EXPECT_SAYS(run({"verify", path("records")}).out, "3 workers, 1 view");
 }
 
 TEST_F(Autoscaled, AJobThatIsTooLargeShrinks) {
   auto job = start_job("autoscale:max=5", 5, 2);
-  ASSERT_TRUE(says(job, "2 workers it is")) << job.err();
+  ASSERT_TRUE(job.comes_to_say("2 workers it is")) << job.err();
   stop(job);
 }
 

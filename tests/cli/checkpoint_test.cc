@@ -230,7 +230,7 @@ TEST_F(Checkpoints, ANewcomerWithOtherStateIsRefusedAndTheJobGoesOn) {
   ASSERT_TRUE(view_becomes("night", {0, 1})) << job.err();
   ASSERT_TRUE(step_becomes("night", 5));
   EXPECT_EQ(run({"resize", "night", "3"}).status, 0);
-  ASSERT_TRUE(eventually([&] { return job.err().find("worker 4 ended") != std::string::npos; })) << job.err();
+  ASSERT_TRUE(job.comes_to_say("worker 4 ended")) << job.err();
   auto then = step_of("night");
   EXPECT_TRUE(step_becomes("night", then + 50)) << job.err();
   EXPECT_EQ(read_json("night")["workers"].size(), 5u) << "two replacements, then no more";

@@ -117,6 +117,7 @@ void Worker::report(int steps) {
     wire::Progress progress;
     progress.step = static_cast<std::uint64_t>(step);
     progress.steps = static_cast<std::uint64_t>(steps);
+    progress.workers = 1;
     progress.epoch = 1;
     progress.epochs = 2;
     progress.samples = progress.step * 64;

@@ -103,6 +103,10 @@ bool Command::finished() {
   return true;
 }
 
+bool Command::comes_to_say(const std::string& text) const {
+  return eventually([&] { return err().find(text) != std::string::npos; });
+}
+
 Outcome Command::wait() {
   EXPECT_TRUE(eventually([&] { return finished(); }, 100s)) << "does not end; so far: " << out() << err();
   return {status_.value_or(-1), out(), err()};
@@ -195,6 +199,20 @@ std::uint64_t CliTest::step_of(const std::string& job) const {
 
 bool CliTest::step_becomes(const std::string& job, std::uint64_t step) {
   return eventually([&] { return step_of(job) >= step; });
+}
+
+bool CliTest::trains_on(const std::string& job, std::uint64_t steps) {
+  std::optional<std::uint64_t> first;
+  return eventually([&] {
+    auto status = read_json(job, "status.json"), note = note_of(job);
+    if (!status.is_object() || !status["progress"].is_object() || !note.is_object()) return false;
+    const auto& progress = status["progress"];
+    if (progress["view"] != note["view"]["epoch"])
+      first.reset();
+    else if (!first)
+      first = progress["step"].get<std::uint64_t>();
+    return first && progress["step"] >= *first + steps;
+  });
 }
 
 pid_t CliTest::coordinator_of(const std::string& job) const {

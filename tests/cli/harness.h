@@ -44,6 +44,8 @@ class Command {
   void signal(int number) const;
   std::string out() const { return read_all(stem_ + ".out"); }
   std::string err() const { return read_all(stem_ + ".err"); }
+  /// Waits until it has said this on its stderr.
+  bool comes_to_say(const std::string& text) const;
   bool finished();
   /// Fails the test if it takes too long.
   Outcome wait();
@@ -88,6 +90,8 @@ class CliTest : public ::testing::Test {
   /// Waits until the job has done so many steps, by its agent's word.
   bool step_becomes(const std::string& job, std::uint64_t step);
   std::uint64_t step_of(const std::string& job) const;
+  /// Waits until the newest view has trained, and for so many steps since it was seen to.
+  bool trains_on(const std::string& job, std::uint64_t steps);
   pid_t coordinator_of(const std::string& job) const;
   /// On whichever host, as far as hosts share this machine.
   pid_t worker_of(const std::string& job, std::uint64_t id) const;

@@ -96,7 +96,7 @@ TEST_F(Hosts, AKilledWorkerIsReplacedWhereThereIsRoom) {
     return there.size() == 2 && there[1] == 4;
   };
   ASSERT_TRUE(eventually(replaced)) << job.err();
-  ASSERT_TRUE(step_becomes("far", step_of("far") + 20));
+  ASSERT_TRUE(trains_on("far", 20));
   auto seen = finish(job);
   EXPECT_EQ(seen.status, 0) << seen.err;
   EXPECT_SAYS(seen.err, fmt::format("host b: worker {} was killed by signal 9; 3 workers go on", killed));
@@ -112,7 +112,7 @@ TEST_F(Hosts, AWholeHostMayDieAndComeBack) {
   for (auto id : there) kill(worker_of("far", id), SIGKILL);
   ASSERT_TRUE(eventually([&] { return members_on("b").empty(); })) << job.err();
   ASSERT_TRUE(eventually([&] { return members_on("b") == (Ids{4, 5}); })) << job.err();
-  ASSERT_TRUE(step_becomes("far", step_of("far") + 20));
+  ASSERT_TRUE(trains_on("far", 20));
   auto seen = finish(job);
   EXPECT_EQ(seen.status, 0) << seen.err;
   EXPECT_SAYS(seen.err, "host b: its agent has ended (killed by signal 9");
@@ -141,7 +141,7 @@ TEST_F(Hosts, AnotherMachineJoinsWithTheTicket) {
   ASSERT_TRUE(eventually([&] { return agent_of("c") == more.pid(); })) << more.err();
   EXPECT_EQ(run({"resize", "far", "4"}).status, 0);
   ASSERT_TRUE(eventually([&] { return members_on("c") == (Ids{2, 3}); })) << job.err() << more.err();
-  ASSERT_TRUE(step_becomes("far", step_of("far") + 20));
+  ASSERT_TRUE(trains_on("far", 20));
   EXPECT_SAYS(run({"status", "far"}).out, "ticket     " + ticket());
   auto seen = finish(job);
   EXPECT_EQ(seen.status, 0) << seen.err;
@@ -169,12 +169,12 @@ TEST_F(Hosts, AScriptSaysWhichHostsThereAre) {
   ASSERT_TRUE(view_becomes("far", {0, 1})) << job.err();
   std::ofstream(path("hosts")) << "a:2\nb:1\n";
   ASSERT_TRUE(eventually([&] { return members_on("b") == Ids{2}; })) << job.err();
-  ASSERT_TRUE(step_becomes("far", step_of("far") + 20));
+  ASSERT_TRUE(trains_on("far", 20));
   std::ofstream(path("hosts")) << "b:1\n";
   ASSERT_TRUE(view_becomes("far", {2})) << job.err();
   std::ofstream(path("hosts")) << "b:many\n";  // changes nothing
-  EXPECT_TRUE(eventually([&] { return job.err().find("'many' is not a number of slots") != std::string::npos; }));
-  ASSERT_TRUE(step_becomes("far", step_of("far") + 20));
+  EXPECT_TRUE(job.comes_to_say("'many' is not a number of slots"));
+  ASSERT_TRUE(trains_on("far", 20));
   auto seen = finish(job);
   EXPECT_EQ(seen.status, 0) << seen.err;
   EXPECT_SAYS(seen.err, "host a is not there any more");
@@ -339,13 +339,13 @@ class Namespaces : public Hosts {
     auto majority = members_on(cable_.a);
     ASSERT_EQ(std::system(fmt::format("ip -n {} {}", cable_.b, cut).c_str()), 0);
     ASSERT_TRUE(view_becomes("far", majority)) << job.err();
-    ASSERT_TRUE(step_becomes("far", step_of("far") + 20));
-    if (!said.empty()) EXPECT_TRUE(eventually([&] { return job.err().find(said) != std::string::npos; })) << job.err();
+    ASSERT_TRUE(trains_on("far", 20));
+    if (!said.empty()) EXPECT_TRUE(job.comes_to_say(said)) << job.err();
     ASSERT_EQ(std::system(fmt::format("ip -n {} {}", cable_.b, mend).c_str()), 0);
     ASSERT_TRUE(view_becomes("far", {0, 1, 2})) << job.err();
     const std::string back = "the other workers went on without this one: asking to be taken in again";
-    EXPECT_TRUE(eventually([&] { return job.err().find(back) != std::string::npos; })) << job.err();
-    ASSERT_TRUE(step_becomes("far", step_of("far") + 20));
+    EXPECT_TRUE(job.comes_to_say(back)) << job.err();
+    ASSERT_TRUE(trains_on("far", 20));
     auto seen = finish(job);
     EXPECT_EQ(seen.status, 0) << seen.err;
     EXPECT_SAYS(verdict(), "OK: ");

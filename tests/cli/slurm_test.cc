@@ -71,10 +71,10 @@ TEST_F(Provided, AJobShrinksWhenNodesAreTakenAndGrowsWhenTheyComeBack) {
   };
   ASSERT_TRUE(eventually([&] { return alive() == 2; }, kLong)) << job.err();
   EXPECT_EQ(read_json("night", "status.json")["workers"], 4) << "so many are still wanted";
-  ASSERT_TRUE(step_becomes("night", step_of("night") + 20)) << job.err();
+  ASSERT_TRUE(trains_on("night", 20)) << job.err();
   shell("touch " + path("finished"));
   ASSERT_TRUE(eventually([&] { return alive() == 4; }, kLong)) << job.err();
-  ASSERT_TRUE(step_becomes("night", step_of("night") + 20)) << job.err();
+  ASSERT_TRUE(trains_on("night", 20)) << job.err();
   std::ofstream(path("enough")) << "";
   auto seen = job.wait();
   EXPECT_EQ(seen.status, 0) << seen.err;

@@ -17,7 +17,7 @@ namespace {
 using namespace std::chrono_literals;
 
 Snapshot example() {
-  wire::Progress progress{120, 2, 10, 4690, 7680, 12345.6, 0.43121, "accuracy 0.91"};
+  wire::Progress progress{120, 7, 4, 2, 10, 4690, 7680, 12345.6, 0.43121, "accuracy 0.91"};
   return {"running", 4, 4, 42s, progress, 83.4};
 }
 

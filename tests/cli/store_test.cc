@@ -65,14 +65,14 @@ TEST_F(StoreHere, AJobTrainsOnWithoutItsStore) {
   auto job = start_training();
   ASSERT_TRUE(view_becomes("far", {0, 1})) << job.err();
   etcd_->kill();
-  ASSERT_TRUE(step_becomes("far", step_of("far") + 30)) << job.err();
+  ASSERT_TRUE(trains_on("far", 30)) << job.err();
   kill(worker_of("far", 1), SIGKILL);  // proven by its host: nobody needs to be asked
   ASSERT_TRUE(view_becomes("far", {0, 2})) << job.err();
   auto answer = run({"resize", "far", "1"});
   EXPECT_EQ(answer.status, 0) << answer.err;
   ASSERT_TRUE(view_becomes("far", {0})) << job.err();
   etcd_->restart();
-  ASSERT_TRUE(step_becomes("far", step_of("far") + 30)) << job.err();
+  ASSERT_TRUE(trains_on("far", 30)) << job.err();
   auto seen = finish(job);
   EXPECT_EQ(seen.status, 0) << seen.err;
   EXPECT_SAYS(run({"verify", path("records")}).out, "OK: ");

@@ -12,7 +12,7 @@ std::vector<Message> one_of_each() {
   return {Join{"job", 1, 123, "@address", 2, "0.1", "8 items", view, 9},
           view,
           Refusal{"no"},
-          Progress{10, 1, 3, 100, 6400, 1234.5, 0.25, "accuracy 0.9"},
+          Progress{10, 7, 4, 1, 3, 100, 6400, 1234.5, 0.25, "accuracy 0.9"},
           PeerHello{"job", 7},
           RegionNotice{0x1234, "gradients", 4096, 4096, 2},
           Bye{},
