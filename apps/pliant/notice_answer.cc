@@ -19,7 +19,7 @@ using nlohmann::json;
 using Kind = NoticeAnswer::Kind;
 
 constexpr std::size_t kMostWords = 100;  // characters
-constexpr std::size_t kLongestName = 256;
+constexpr std::size_t kLongestMachineName = 256;
 constexpr std::size_t kLongestToken = 4096;
 
 Error nonsense(const std::string& what) { return Error{Code::protocol, "not what a metadata service says: " + what}; }
@@ -260,7 +260,7 @@ Result<std::string> understand_name(const net::HttpAnswer& answer) {
   if (answer.status == 404) return std::string();
   if (answer.status != 200) return no_answer(answer.status);
   auto name = trimmed(answer.body);
-  bool good = name.size() <= kLongestName && std::ranges::all_of(name, [](unsigned char c) {
+  bool good = name.size() <= kLongestMachineName && std::ranges::all_of(name, [](unsigned char c) {
                 return std::isalnum(c) || c == '-' || c == '_' || c == '.';
               });
   return good ? std::string(name) : std::string();

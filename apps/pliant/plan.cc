@@ -17,7 +17,7 @@
 namespace pliant::cli {
 namespace {
 
-struct Flags {
+struct PlanFlags {
   std::string dir, trace, svg;
   std::vector<int> sizes{1, 2, 4, 8};
   std::vector<std::string> policies;
@@ -110,7 +110,7 @@ std::string chart_of(const std::vector<Row>& rows) {
   return svg;
 }
 
-plan::Job job_from(const plan::Measured& seen, const Flags& flags) {
+plan::Job job_from(const plan::Measured& seen, const PlanFlags& flags) {
   plan::Job job;
   job.step = scale::fit(seen.shapes);
   job.corrections = plan::corrections_to(job.step, seen.shapes);
@@ -124,12 +124,12 @@ plan::Job job_from(const plan::Measured& seen, const Flags& flags) {
   return job;
 }
 
-Result<plan::Trace> trace_from(const Flags& flags, int most) {
+Result<plan::Trace> trace_from(const PlanFlags& flags, int most) {
   if (flags.trace.empty()) return plan::Trace(most, flags.price);
   return read_trace(flags.trace);
 }
 
-Status plan_for(const Flags& flags) {
+Status plan_for(const PlanFlags& flags) {
   auto seen = plan::read_measured(flags.dir);
   if (!seen.ok()) return seen.error();
   auto job = job_from(seen.value(), flags);
@@ -164,7 +164,7 @@ void add_plan(CLI::App& app, Action& action) {
       "not there: with each fixed size, and with the policies that a real job would have.\n\n"
       "Examples:\n  pliant plan records --sizes 1,2,4,8 --price 0.9\n"
       "  pliant plan records --trace spot.csv --policy autoscale:max=8 --svg pareto.svg");
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<PlanFlags>();
   command->add_option("DIR", flags->dir, "Folder with the job's records ('pliant run --record')")->required();
   command->add_option("--sizes", flags->sizes, "Fixed numbers of workers")
       ->delimiter(',')

@@ -67,7 +67,7 @@ const std::map<std::string, StatusMode> kStatusModes = {{"auto", StatusMode::aut
                                                         {"off", StatusMode::off}};
 
 /// What the parser fills in; checked and turned into RunOptions once the user's choice is complete.
-struct Flags {
+struct RunFlags {
   RunOptions options;
   std::string output;
   std::string status = "auto";
@@ -136,7 +136,7 @@ std::string check_assignment(const std::string& value) {
   return cut == std::string::npos || cut == 0 ? fmt::format("'{}' is not KEY=VALUE", value) : std::string();
 }
 
-void add_flags(CLI::App& run, Flags& flags) {
+void add_flags(CLI::App& run, RunFlags& flags) {
   auto& options = flags.options;
   run.add_option("-n,--workers", options.workers, "Number of workers; -np works too (default: the usable cores)")
       ->option_text("N")
@@ -399,7 +399,7 @@ CommandLine cut_at_program(const std::vector<std::string>& words) {
 void add_run(CLI::App& app, Action& action, const std::vector<std::string>& program) {
   auto* run = app.add_subcommand("run", kAbout);
   run->footer(kMore);
-  auto flags = std::make_shared<Flags>();
+  auto flags = std::make_shared<RunFlags>();
   flags->options.workers = usable_cores();
   add_flags(*run, *flags);
   run->add_option("PROGRAM")->option_text("[--] PROGRAM [ARGS...]")->group("");

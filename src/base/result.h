@@ -55,6 +55,8 @@ class [[nodiscard]] Result<void> {
 };
 using Status = Result<void>;
 
+/// What somebody wrote makes no sense.
+inline Error malformed(std::string message) { return {Code::protocol, std::move(message)}; }
 /// "`what`: <errno as words>", as an Error of kind io (or not_found for ENOENT).
 Error errno_error(const std::string& what, int number);
 Error errno_error(const std::string& what);

@@ -14,9 +14,7 @@ constexpr std::uint32_t kChannels = 3;
 constexpr std::uint32_t kSide = 32;
 constexpr std::size_t kPixels = std::size_t{kChannels} * kSide * kSide;
 constexpr std::size_t kRecord = 1 + kPixels;
-constexpr std::uint8_t kClasses = 10;
-
-Error bad(std::string message) { return Error{Code::protocol, std::move(message)}; }
+constexpr std::uint8_t kCifarClasses = 10;
 
 Result<LabelledImages> read_batch(const std::string& path) {
   auto found = plain_or_gz(path);
@@ -44,15 +42,16 @@ std::string batches_in(const std::string& folder) {
 }  // namespace
 
 Result<LabelledImages> decode_cifar10(std::span<const std::uint8_t> bytes) {
-  if (bytes.empty()) return bad("no CIFAR-10 records: 0 bytes");
+  if (bytes.empty()) return malformed("no CIFAR-10 records: 0 bytes");
   if (bytes.size() % kRecord != 0)
-    return bad(
+    return malformed(
         fmt::format("truncated or not CIFAR-10: {} bytes are no whole number of records of {}", bytes.size(), kRecord));
   auto count = bytes.size() / kRecord;
   // All labels first: a file of the right size by chance is not copied before it is known to be wrong.
   for (std::size_t i = 0; i < count; ++i)
-    if (bytes[i * kRecord] >= kClasses)
-      return bad(fmt::format("label {} of record {} is out of range 0-{}", bytes[i * kRecord], i, kClasses - 1));
+    if (bytes[i * kRecord] >= kCifarClasses)
+      return malformed(
+          fmt::format("label {} of record {} is out of range 0-{}", bytes[i * kRecord], i, kCifarClasses - 1));
   LabelledImages images{
       .count = static_cast<std::uint32_t>(count), .channels = kChannels, .height = kSide, .width = kSide};
   images.labels.reserve(count);

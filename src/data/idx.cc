@@ -28,48 +28,48 @@ std::uint64_t product(const std::vector<std::uint32_t>& shape) {
   return total;
 }
 
-Error bad(std::string message) { return Error{Code::protocol, std::move(message)}; }
-
 Result<IdxArray> read_part(const std::string& path, std::size_t dimensions) {
   auto found = plain_or_gz(path);
   if (!found) return found.error();
   auto array = read_idx(found.value());
   if (array && array.value().shape.size() != dimensions)
-    return bad(fmt::format("{}: {} dimensions, expected {}", found.value(), array.value().shape.size(), dimensions));
+    return malformed(
+        fmt::format("{}: {} dimensions, expected {}", found.value(), array.value().shape.size(), dimensions));
   return array;
 }
 
 Status check_mnist(const std::string& stem, const IdxArray& images, const IdxArray& labels) {
   if (images.shape[0] != labels.shape[0])
-    return bad(fmt::format("{}: {} images but {} labels", stem, images.shape[0], labels.shape[0]));
-  if (images.values.empty()) return bad(fmt::format("{}: no images", stem));
+    return malformed(fmt::format("{}: {} images but {} labels", stem, images.shape[0], labels.shape[0]));
+  if (images.values.empty()) return malformed(fmt::format("{}: no images", stem));
   auto wrong = std::ranges::find_if(labels.values, [](auto label) { return label >= kClasses; });
   if (wrong != labels.values.end())
-    return bad(fmt::format("{}: label {} of image {} is out of range 0-{}", stem, *wrong, wrong - labels.values.begin(),
-                           kClasses - 1));
+    return malformed(fmt::format("{}: label {} of image {} is out of range 0-{}", stem, *wrong,
+                                 wrong - labels.values.begin(), kClasses - 1));
   return {};
 }
 
 }  // namespace
 
 Result<IdxArray> decode_idx(std::span<const std::uint8_t> bytes) {
-  if (bytes.size() < kPrefix) return bad(fmt::format("not IDX: {} bytes", bytes.size()));
-  if (bytes[0] != 0 || bytes[1] != 0) return bad("not IDX: does not begin with two zero bytes");
+  if (bytes.size() < kPrefix) return malformed(fmt::format("not IDX: {} bytes", bytes.size()));
+  if (bytes[0] != 0 || bytes[1] != 0) return malformed("not IDX: does not begin with two zero bytes");
   if (bytes[2] != kUnsignedByte)
-    return bad(fmt::format("IDX of type {:#04x}, only {:#04x} (unsigned byte) is read", bytes[2], kUnsignedByte));
+    return malformed(fmt::format("IDX of type {:#04x}, only {:#04x} (unsigned byte) is read", bytes[2], kUnsignedByte));
   std::size_t dimensions = bytes[3];
   if (dimensions < 1 || dimensions > 4)
-    return bad(fmt::format("IDX of {} dimensions, only 1 to 4 are read", dimensions));
+    return malformed(fmt::format("IDX of {} dimensions, only 1 to 4 are read", dimensions));
   auto header = kPrefix + 4 * dimensions;
   if (bytes.size() < header)
-    return bad(fmt::format("truncated: {} bytes of header announced, {} bytes there", header, bytes.size()));
+    return malformed(fmt::format("truncated: {} bytes of header announced, {} bytes there", header, bytes.size()));
   IdxArray array;
   for (std::size_t i = 0; i < dimensions; ++i) array.shape.push_back(big_endian(bytes.subspan(kPrefix + 4 * i, 4)));
   auto values = bytes.subspan(header);
   auto announced = product(array.shape);
   if (announced != values.size())
-    return bad(fmt::format("{}: {} values announced, {} there", announced > values.size() ? "truncated" : "too long",
-                           announced == kBeyond ? "over 2^64" : std::to_string(announced), values.size()));
+    return malformed(fmt::format("{}: {} values announced, {} there",
+                                 announced > values.size() ? "truncated" : "too long",
+                                 announced == kBeyond ? "over 2^64" : std::to_string(announced), values.size()));
   array.values.assign(values.begin(), values.end());
   return array;
 }

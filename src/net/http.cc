@@ -8,14 +8,9 @@
 #include <cerrno>
 #include <optional>
 #include <string_view>
-#include <system_error>
 
 namespace pliant::net {
 namespace {
-
-Error lost(int number) {
-  return Error{Code::peer_lost, "the connection is lost: " + std::generic_category().message(number)};
-}
 
 bool all_between(std::string_view text, char first, char last) {
   return std::ranges::all_of(text, [&](char c) { return c >= first && c <= last; });
@@ -116,7 +111,7 @@ Status HttpCall::Impl::send_some() {
     auto size = ::send(socket_.get(), text_.data() + sent_, text_.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (size < 0 && errno == EINTR) continue;
     if (size < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)) break;
-    if (size < 0) return lost(errno);
+    if (size < 0) return lost_connection(errno);
     sent_ += static_cast<std::size_t>(size);
   }
   loop_.want_writable(socket_.get(), !sent());
@@ -127,7 +122,7 @@ Result<bool> HttpCall::Impl::receive_some() {
   std::array<char, 16 * 1024> chunk;
   auto size = recv(socket_.get(), chunk.data(), chunk.size(), MSG_DONTWAIT);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-  if (size < 0) return lost(errno);
+  if (size < 0) return lost_connection(errno);
   PLIANT_TRY(size == 0 ? parser_.end() : parser_.feed({chunk.data(), static_cast<std::size_t>(size)}));
   return parser_.done();
 }

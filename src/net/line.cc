@@ -6,7 +6,8 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <system_error>
+
+#include "net/tcp.h"
 
 namespace pliant::net {
 namespace {
@@ -14,10 +15,6 @@ namespace {
 using Length = std::uint32_t;
 
 /// Whatever a connection fails of, it is lost.
-Error lost(int number) {
-  return Error{Code::peer_lost, "the connection is lost: " + std::generic_category().message(number)};
-}
-
 Error closed() { return Error{Code::peer_lost, "this end closed the connection"}; }
 
 }  // namespace
@@ -75,7 +72,7 @@ Result<bool> Line::flush() {
     auto sent = ::send(socket_.get(), unsent_.data() + sent_, unsent_.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)) break;
-    if (sent < 0) return lost(errno);
+    if (sent < 0) return lost_connection(errno);
     sent_ += static_cast<std::size_t>(sent);
   }
   if (2 * sent_ >= unsent_.size()) {  // no more is moved than was sent
@@ -122,7 +119,7 @@ Result<bool> Line::read_more() {
   do size = recv(socket_.get(), chunk.data(), chunk.size(), MSG_DONTWAIT);
   while (size < 0 && errno == EINTR);
   if (size < 0 && errno == EAGAIN) return false;
-  if (size < 0) return lost(errno);
+  if (size < 0) return lost_connection(errno);
   if (size == 0 && received_.empty()) return Error{Code::peer_lost, "the other end closed the connection"};
   if (size == 0) return Error{Code::peer_lost, "the other end closed the connection in the middle of a message"};
   received_.insert(received_.end(), chunk.begin(), chunk.begin() + size);

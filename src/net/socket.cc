@@ -16,13 +16,13 @@
 namespace pliant::net {
 namespace {
 
-struct Address {
+struct UnixAddress {
   sockaddr_un storage{};
   socklen_t length = 0;
 };
 
-Result<Address> parse(const std::string& text) {
-  Address address;
+Result<UnixAddress> parse(const std::string& text) {
+  UnixAddress address;
   address.storage.sun_family = AF_UNIX;
   if (text.size() < 2 || text.size() >= sizeof(address.storage.sun_path))
     return Error{Code::invalid, fmt::format("'{}' is not a socket address of 2 to {} characters", text,

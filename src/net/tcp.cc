@@ -290,4 +290,8 @@ Status tcp_connected(const Fd& socket) {
   return {};
 }
 
+Error lost_connection(int number) {
+  return {Code::peer_lost, "the connection is lost: " + std::generic_category().message(number)};
+}
+
 }  // namespace pliant::net

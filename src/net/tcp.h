@@ -45,5 +45,7 @@ Result<std::optional<Fd>> tcp_accept(const Fd& listener);
 Result<Fd> tcp_connect(const Endpoint& to, const std::string& from = "");
 /// After that: Code::peer_lost if it failed.
 Status tcp_connected(const Fd& socket);
+/// What such an errno means in the middle of a conversation.
+Error lost_connection(int number);
 
 }  // namespace pliant::net

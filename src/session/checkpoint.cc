@@ -18,7 +18,7 @@ namespace pliant::session {
 namespace {
 
 constexpr std::uint64_t kLongestRecord = 64 << 20;  // a ledger with millions of returned ranges
-constexpr int kTries = 10;
+constexpr int kLooks = 10;
 
 Result<CheckpointRecord> read_record(const std::string& folder) {
   auto path = folder + kRecordFile;
@@ -97,7 +97,7 @@ Result<Checkpoint> read_checkpoint(const std::string& folder) {
 Result<Checkpoint> newest_checkpoint(const std::string& dir, const PassedOver& passed_over) {
   auto warn = [](const std::string& why) { log::warn("checkpoint passed over: {}", why); };
   auto steps = steps_in(dir);
-  for (int attempt = 0; attempt < kTries; ++attempt) {
+  for (int attempt = 0; attempt < kLooks; ++attempt) {
     if (auto found = first_good(dir, steps, passed_over ? passed_over : warn)) return std::move(*found);
     // A writer may have removed all of them in the meantime, for newer ones.
     auto now = steps_in(dir);

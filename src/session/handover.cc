@@ -9,7 +9,7 @@ namespace {
 constexpr std::uint32_t kMostRanges = 1 << 20;
 constexpr std::uint32_t kMostItems = 1 << 20;
 constexpr std::uint32_t kMostDimensions = 64;
-constexpr std::size_t kLongestName = 4096;
+constexpr std::size_t kLongestItem = 4096;
 constexpr std::uint32_t kMostMissing = 256;
 constexpr std::size_t kMostAdaptation = 512 << 20;
 
@@ -76,7 +76,7 @@ void put(ByteWriter& out, const StateItem& item) {
 
 Result<StateItem> get_item(ByteReader& in) {
   StateItem item;
-  item.name = in.get_text(kLongestName);
+  item.name = in.get_text(kLongestItem);
   auto dtype = in.get<std::uint8_t>();
   auto role = in.get<std::uint8_t>();
   item.count = in.get<std::uint64_t>();

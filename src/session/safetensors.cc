@@ -29,8 +29,6 @@ constexpr TypeName kTypes[] = {{"F32", Dtype::f32},   {"F64", Dtype::f64}, {"F16
 
 std::string_view format_name(Dtype dtype) { return std::ranges::find(kTypes, dtype, &TypeName::dtype)->name; }
 
-Error bad(std::string message) { return Error{Code::protocol, std::move(message)}; }
-
 bool is_utf8(const std::string& text) {
   try {
     (void)json(text).dump();
@@ -152,13 +150,13 @@ class HeaderReader final : public nlohmann::json_sax<json> {
 Status check_sizes(const TensorPlace& place) {
   auto name = in_quotes(place.name);
   if (place.begin > place.end)
-    return bad(fmt::format("{} ends at {}, before its begin {}", name, place.end, place.begin));
+    return malformed(fmt::format("{} ends at {}, before its begin {}", name, place.end, place.begin));
   auto elements = elements_of(place.shape);
   std::uint64_t bytes = 0;
   if (!elements || __builtin_mul_overflow(*elements, std::uint64_t{size_of(place.dtype)}, &bytes))
-    return bad(fmt::format("the shape of {} has over 2^64 bytes", name));
+    return malformed(fmt::format("the shape of {} has over 2^64 bytes", name));
   if (bytes != place.size())
-    return bad(fmt::format("{} has {} bytes by its shape, {} by its offsets", name, bytes, place.size()));
+    return malformed(fmt::format("{} has {} bytes by its shape, {} by its offsets", name, bytes, place.size()));
   return {};
 }
 
@@ -167,19 +165,19 @@ Status check_cover(const std::vector<TensorPlace>& places, std::uint64_t data_si
   std::uint64_t at = 0;
   for (const auto& place : places) {
     if (place.begin != at)
-      return bad(fmt::format("{} begins at {}, {} byte {}", in_quotes(place.name), place.begin,
-                             place.begin < at ? "overlapping what is before" : "leaving a hole from", at));
+      return malformed(fmt::format("{} begins at {}, {} byte {}", in_quotes(place.name), place.begin,
+                                   place.begin < at ? "overlapping what is before" : "leaving a hole from", at));
     at = place.end;
   }
   if (at == data_size) return {};
-  return bad(fmt::format("{}: tensors of {} bytes announced, {} there", at > data_size ? "truncated" : "too long", at,
-                         data_size));
+  return malformed(fmt::format("{}: tensors of {} bytes announced, {} there", at > data_size ? "truncated" : "too long",
+                               at, data_size));
 }
 
 Status check_names(const std::vector<TensorPlace>& places) {
   std::set<std::string_view> names;
   for (const auto& place : places)
-    if (!names.insert(place.name).second) return bad(fmt::format("{} is there twice", in_quotes(place.name)));
+    if (!names.insert(place.name).second) return malformed(fmt::format("{} is there twice", in_quotes(place.name)));
   return {};
 }
 
@@ -237,21 +235,21 @@ std::string encode_header(const std::vector<TensorPlace>& places, const std::map
 
 Result<std::uint64_t> decode_length(std::string_view first_bytes, std::uint64_t file_size) {
   if (file_size < kLengthBytes || first_bytes.size() < kLengthBytes)
-    return bad(fmt::format("not safetensors: {} bytes", std::min<std::uint64_t>(file_size, first_bytes.size())));
+    return malformed(fmt::format("not safetensors: {} bytes", std::min<std::uint64_t>(file_size, first_bytes.size())));
   std::uint64_t length = 0;
   std::memcpy(&length, first_bytes.data(), kLengthBytes);
   if (length > file_size - kLengthBytes)
-    return bad(fmt::format("truncated or not safetensors: a header of {} bytes announced, {} there", length,
-                           file_size - kLengthBytes));
+    return malformed(fmt::format("truncated or not safetensors: a header of {} bytes announced, {} there", length,
+                                 file_size - kLengthBytes));
   if (length > kLongestHeader)
-    return bad(fmt::format("header of {} bytes, at most {} are read", length, kLongestHeader));
+    return malformed(fmt::format("header of {} bytes, at most {} are read", length, kLongestHeader));
   return length;
 }
 
 Result<std::vector<TensorPlace>> decode_header(std::string_view header, std::uint64_t data_size) {
   HeaderReader reader;
-  if (!header.starts_with('{')) return bad("not safetensors: the header does not begin with '{'");
-  if (!json::sax_parse(header, &reader)) return bad(reader.problem());
+  if (!header.starts_with('{')) return malformed("not safetensors: the header does not begin with '{'");
+  if (!json::sax_parse(header, &reader)) return malformed(reader.problem());
   auto places = reader.take_places();
   for (const auto& place : places) PLIANT_TRY(check_sizes(place));
   PLIANT_TRY(check_names(places));

@@ -21,8 +21,6 @@ using Tensors = std::map<std::string, Checkpoint::Tensor>;
 
 constexpr std::size_t kLargestRead = std::size_t{1} << 30;  // the kernel gives at most 2 GiB at once
 
-Error bad(std::string message) { return Error{Code::protocol, std::move(message)}; }
-
 /// A file that is read from its beginning to its end, and whose every error names it.
 class InFile {
  public:
@@ -32,7 +30,7 @@ class InFile {
     if (!file.fd_) return errno_error(path);
     struct stat found {};
     if (fstat(file.fd_.get(), &found) != 0) return errno_error(path);
-    if (!S_ISREG(found.st_mode)) return file.named(bad("not a file"));
+    if (!S_ISREG(found.st_mode)) return file.named(malformed("not a file"));
     file.size_ = static_cast<std::uint64_t>(found.st_size);
     return file;
   }
@@ -47,7 +45,7 @@ class InFile {
       auto got = ::read(fd_.get(), at, std::min(size, kLargestRead));
       if (got < 0 && errno == EINTR) continue;
       if (got < 0) return errno_error(path_);
-      if (got == 0) return named(bad("ended while it was read"));
+      if (got == 0) return named(malformed("ended while it was read"));
       at += got;
       size -= static_cast<std::size_t>(got);
     }
@@ -65,7 +63,7 @@ class InFile {
 /// A file with holes can claim any size without having it; none that is larger than the machine's memory is of use.
 Status check_size(std::uint64_t size, const FileSeal& seal) {
   if (size != seal.bytes)
-    return bad(
+    return malformed(
         fmt::format("{}: {} bytes, {} were written", size < seal.bytes ? "truncated" : "too long", size, seal.bytes));
   auto memory = static_cast<std::uint64_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
   if (size > memory)
@@ -100,7 +98,7 @@ Result<Tensors> read_tensors(InFile& file, const FileSeal& seal) {
     tensors.emplace(std::move(place.name), std::move(tensor));
   }
   if (digest != seal.digest)
-    return file.named(bad(fmt::format("altered: digest {:016x}, {:016x} was written", digest, seal.digest)));
+    return file.named(malformed(fmt::format("altered: digest {:016x}, {:016x} was written", digest, seal.digest)));
   return tensors;
 }
 
@@ -156,7 +154,7 @@ Result<std::string> read_text(const std::string& path, std::uint64_t most) {
   auto file = InFile::open(path);
   if (!file) return file.error();
   if (file.value().size() > most)
-    return file.value().named(bad(fmt::format("{} bytes, at most {} are read", file.value().size(), most)));
+    return file.value().named(malformed(fmt::format("{} bytes, at most {} are read", file.value().size(), most)));
   std::string text(file.value().size(), '\0');
   PLIANT_TRY(file.value().read(text.data(), text.size()));
   return text;
