@@ -42,7 +42,7 @@ int Agent::run() {
   keeper_->end();
   console_.erase();
   if (exit_status_ == 0) reporter_.finish(record_.name, snapshot());
-  present_bill();
+  if (!record_.is_part()) reporter_.present(account_.words(seconds(clock_.now())), events_);
   console_.flush();
   return exit_status_;
 }

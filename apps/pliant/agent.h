@@ -97,7 +97,6 @@ class Agent {
   void announce_slots();
   void send_away_surplus();
   void kill_overdue();
-  void present_bill();
 
   void tick();
   void reap();

@@ -108,13 +108,4 @@ void Agent::kill_overdue() {
   }
 }
 
-/// What it has cost, for people and for the records.
-void Agent::present_bill() {
-  if (record_.is_part()) return;
-  for (const auto& line : account_.words(seconds(clock_.now()))) {
-    events_.note("bill", line);
-    if (options_.status != StatusMode::off) say(fmt::format("pliant: {}\n", line));
-  }
-}
-
 }  // namespace pliant::cli

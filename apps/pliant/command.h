@@ -29,6 +29,15 @@ void style_help(CLI::App& app);
 /// A parse error as one line without its newline: "pliant run: unknown argument --bogus (pliant run --help ...)".
 std::string explain(const CLI::App& app, const CLI::Error& error);
 
+/// A flag's check: whether `parse` has a Result for its text, and else why not.
+template <class Parse>
+auto parses(Parse parse) {
+  return [parse](const std::string& text) {
+    auto parsed = parse(text);
+    return parsed.ok() ? std::string() : parsed.error().message;
+  };
+}
+
 /// "0:42", "12:05" or "1:02:03".
 std::string format_span(double seconds);
 /// The text with control characters replaced, safe on a terminal and in one line.

@@ -60,7 +60,7 @@ int Head::run() {
   discovery_.reset();
   console_.erase();
   if (exit_status_ == 0 && !interrupted_) reporter_.finish(record_.name, snapshot());
-  present_bill();
+  reporter_.present(account_.words(seconds(clock_.now())), events_);
   console_.flush();
   return exit_status_;
 }

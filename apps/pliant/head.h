@@ -98,7 +98,6 @@ class Head {
   void ask_provider();
   void follow_outputs();
   bool provider_gone() const;
-  void present_bill();
 
   void stop_all(bool force);
   void signal_all(int number);

@@ -99,12 +99,4 @@ void Head::follow_outputs() {
     }
 }
 
-/// What it has cost, for people and for the records.
-void Head::present_bill() {
-  for (const auto& line : account_.words(seconds(clock_.now()))) {
-    events_.note("bill", line);
-    if (options_.status != StatusMode::off) say(fmt::format("pliant: {}\n", line));
-  }
-}
-
 }  // namespace pliant::cli

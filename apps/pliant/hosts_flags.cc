@@ -13,6 +13,7 @@
 #include <memory>
 #include <sstream>
 
+#include "apps/pliant/command.h"
 #include "apps/pliant/ticket.h"
 #include "base/system.h"
 #include "membership/etcd.h"
@@ -99,17 +100,11 @@ void add_hosts_flags(CLI::App& run, HostsFlags& flags) {
                  "etcd://10.0.0.1:2379")
       ->option_text("URL")
       ->envname("PLIANT_STORE")
-      ->check([](const std::string& url) {
-        auto address = membership::parse_etcd_address(url);
-        return address.ok() ? std::string() : address.error().message;
-      });
+      ->check(parses(membership::parse_etcd_address));
   run.add_option("--ports", flags.ports, "Listen only at these, here and on the hosts (default: any)")
       ->option_text("FIRST-LAST")
       ->envname("PLIANT_PORTS")
-      ->check([](const std::string& text) {
-        auto ports = net::parse_ports(text);
-        return ports.ok() ? std::string() : ports.error().message;
-      });
+      ->check(parses(net::parse_ports));
 }
 
 Result<std::vector<HostSlots>> parse_hosts(const std::string& text) {

@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <filesystem>
 
+#include "apps/pliant/command.h"
 #include "session/journal.h"
 
 namespace pliant::cli {
@@ -13,10 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string check_every(const std::string& text) {
+Status parse_every(const std::string& text) {
   session::JournalOptions ignored;
-  auto parsed = session::parse_every(text, ignored);
-  return parsed.ok() ? std::string() : parsed.error().message;
+  return session::parse_every(text, ignored);
 }
 
 /// An absolute path of a folder that can be written to, made if need be.
@@ -51,7 +51,7 @@ void add_journal_flags(CLI::App& run, JournalFlags& flags) {
   run.add_option("--every", flags.every, "A checkpoint every N steps, or 30s, 5m, 1h (default: 60s)")
       ->option_text("N|TIME")
       ->envname("PLIANT_CHECKPOINT_EVERY")
-      ->check(check_every);
+      ->check(parses(parse_every));
   run.add_option("--keep", flags.keep, "Keep so many checkpoints (default: 3)")
       ->option_text("N")
       ->envname("PLIANT_CHECKPOINT_KEEP")

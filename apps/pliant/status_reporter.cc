@@ -67,6 +67,13 @@ void StatusReporter::finish(const std::string& job, const Snapshot& snapshot) {
                                           render_line(whole, std::numeric_limits<int>::max())));
 }
 
+void StatusReporter::present(const std::vector<std::string>& bill, EventLog& events) {
+  for (const auto& line : bill) {
+    events.note("bill", line);
+    if (mode_ != StatusMode::off) console_.write(Stream::err, fmt::format("pliant: {}\n", line));
+  }
+}
+
 void StatusReporter::write_file(const Snapshot& snapshot) {
   auto still = snapshot;
   still.elapsed = Nanos(0);

@@ -3,8 +3,10 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "apps/pliant/console.h"
+#include "apps/pliant/event_log.h"
 #include "apps/pliant/status_line.h"
 #include "base/clock.h"
 
@@ -26,6 +28,8 @@ class StatusReporter {
   void update(Nanos now, const Snapshot& snapshot);
   /// The last word of a job that ended well: its final state on a line of its own.
   void finish(const std::string& job, const Snapshot& snapshot);
+  /// What it has cost, after that and in the records.
+  void present(const std::vector<std::string>& bill, EventLog& events);
 
  private:
   void write_file(const Snapshot& snapshot);

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "apps/pliant/account.h"
+#include "apps/pliant/command.h"
 #include "apps/pliant/notice_watch.h"
 #include "apps/pliant/trace_provider.h"
 
@@ -19,19 +20,13 @@ void add_supply_flags(CLI::App& run, SupplyFlags& flags) {
          "as many as the job needs, and follows what Slurm takes away")
       ->option_text("NAME[:OPTIONS]")
       ->envname("PLIANT_PROVIDER")
-      ->check([](const std::string& text) {
-        auto slurm = slurm_of(text);
-        return slurm.ok() ? std::string() : slurm.error().message;
-      });
+      ->check(parses(slurm_of));
   run.add_option("--notice-url", flags.notice_url,
                  "A cloud's metadata service that says when this machine, and each of the hosts, is taken away: "
                  "http://169.254.169.254/latest/meta-data/spot/instance-action")
       ->option_text("URL")
       ->envname("PLIANT_NOTICE_URL")
-      ->check([](const std::string& url) {
-        auto parsed = parse_notice_url(url);
-        return parsed.ok() ? std::string() : parsed.error().message;
-      });
+      ->check(parses(parse_notice_url));
   run.add_option(
          "--trace", flags.trace,
          "Replay what could be had: a CSV of seconds,capacity,price. Workers come and go as it says, also as it "
@@ -42,10 +37,7 @@ void add_supply_flags(CLI::App& run, SupplyFlags& flags) {
                  "Of a worker's hour, for the ledger at the end: 0.9, or by class: spot=0.3,on-demand=0.9")
       ->option_text("PRICE")
       ->envname("PLIANT_PRICE")
-      ->check([](const std::string& text) {
-        auto prices = parse_prices(text);
-        return prices.ok() ? std::string() : prices.error().message;
-      });
+      ->check(parses(parse_prices));
   run.add_option("--class", flags.kind, "The price class of the workers on this machine: spot")
       ->option_text("NAME")
       ->envname("PLIANT_CLASS");

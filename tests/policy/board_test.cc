@@ -8,20 +8,12 @@
 #include <thread>
 #include <utility>
 
+#include "policy/scripted.h"
+
 namespace pliant::policy {
 namespace {
 
 using namespace std::chrono_literals;
-
-/// Does whatever it is told after a step.
-class Scripted final : public Policy {
- public:
-  explicit Scripted(std::function<Action(const StepReport&)> after_step) : after_step_(std::move(after_step)) {}
-  Action after_step(const StepReport& seen) override { return after_step_(seen); }
-
- private:
-  std::function<Action(const StepReport&)> after_step_;
-};
 
 /// Remembers what it was called for, and adds up steps.
 class Diary final : public Policy {

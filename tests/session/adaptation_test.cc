@@ -13,6 +13,7 @@
 #include <thread>
 #include <utility>
 
+#include "policy/scripted.h"
 #include "session/workers.h"
 
 namespace pliant::session {
@@ -150,17 +151,8 @@ TEST(Monitors, HaveAnIntervalAndMayBeOff) {
 
 // ---- policies ----
 
-class Scripted final : public Policy {
- public:
-  explicit Scripted(std::function<Action(const StepReport&)> after_step) : after_step_(std::move(after_step)) {}
-  Action after_step(const StepReport& seen) override { return after_step_(seen); }
-
- private:
-  std::function<Action(const StepReport&)> after_step_;
-};
-
 void use(Core& core, const std::string& name, std::function<Action(const StepReport&)> script) {
-  core.adaptation().use(name, std::make_unique<Scripted>(std::move(script)));
+  core.adaptation().use(name, std::make_unique<policy::Scripted>(std::move(script)));
 }
 
 TEST(Policies, WishesTakeEffectAfterTheNextStepOnAllWorkersAtOnce) {
