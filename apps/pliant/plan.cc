@@ -3,13 +3,17 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <pliant/policy.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <chrono>
 #include <fstream>
 #include <memory>
+#include <utility>
 
 #include "apps/pliant/trace_provider.h"
+#include "base/clock.h"
 #include "plan/measured.h"
 #include "plan/simulation.h"
 #include "plan/trace.h"
@@ -29,6 +33,32 @@ struct Row {
   std::string name;
   plan::Outcome out;
   bool best = false;  // nothing else is both faster and cheaper
+};
+
+/// Says how far a simulation is, should it take long and somebody be looking.
+class Teller final : public Policy {
+ public:
+  explicit Teller(std::string what) : what_(std::move(what)) {}
+  ~Teller() override {
+    if (told_) fmt::print(stderr, "\r\033[K");
+  }
+  pliant::Action after_step(const StepReport& seen) override {
+    if (!looked_at_ || seen.step % kBetweenLooks != 0 || clock_.now() - last_ < kBetweenWords) return keep();
+    last_ = clock_.now();
+    told_ = true;
+    fmt::print(stderr, "\r\033[Kplanning {}: {:.1f} %", what_, 100 * seen.progress);
+    return keep();
+  }
+
+ private:
+  static constexpr std::uint64_t kBetweenLooks = 1 << 14;  // steps
+  static constexpr Nanos kBetweenWords = std::chrono::milliseconds(500);
+
+  SteadyClock clock_;
+  const std::string what_;
+  const bool looked_at_ = isatty(STDERR_FILENO) == 1;
+  Nanos last_ = clock_.now();
+  bool told_ = false;
 };
 
 std::string duration(double seconds) {
@@ -144,7 +174,8 @@ Status plan_for(const PlanFlags& flags) {
   for (int size : flags.sizes) rows.push_back({std::to_string(size), plan::simulate(job, trace.value(), size, {})});
   for (const auto& description : flags.policies) {
     auto policy = make_policy(description);
-    rows.push_back({description, plan::simulate(job, trace.value(), flags.from, {policy.get()})});
+    Teller teller(printable(description));
+    rows.push_back({description, plan::simulate(job, trace.value(), flags.from, {policy.get(), &teller})});
   }
   find_best(rows);
   print_rows(rows);

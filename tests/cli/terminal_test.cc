@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pty.h>
+#include <signal.h>
 #include <unistd.h>
 
 #include <fstream>
@@ -78,6 +79,16 @@ TEST_F(Terminal, PlainAndOffDoNotDraw) {
     EXPECT_NE(screen_.find("[0] hello\r\n"), std::string::npos) << screen_;
     screen_.clear();
   }
+}
+
+TEST_F(Terminal, ALongPlanSaysHowFarItIsAndEndsWithCtrlC) {
+  auto job = run_workers({"-n", "1", "--record", path("records")}, {"samples=500", "train=40"});
+  ASSERT_EQ(job.status, 0) << job.err;
+  auto plan = start({"plan", path("records"), "--samples", "1e15", "--sizes", "1", "--policy", "autoscale:max=1"}, {},
+                    slave_.get());
+  EXPECT_TRUE(shows("\r\033[Kplanning autoscale:max=1: 0.0 %")) << screen_;
+  plan.signal(SIGINT);
+  EXPECT_TRUE(eventually([&] { return plan.finished(); }));
 }
 
 }  // namespace
