@@ -4,7 +4,6 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "net/parts.h"
 
 namespace pliant::collective {
 namespace {
@@ -178,10 +178,7 @@ bool Streams::write_to(Lane& lane) {
       add(&lane.outbox[i].header, sizeof(FrameHeader));
       add(lane.outbox[i].bytes.data(), lane.outbox[i].bytes.size());
     }
-    msghdr message{};
-    message.msg_iov = parts.data();
-    message.msg_iovlen = count;
-    auto written = sendmsg(lane.socket.get(), &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    auto written = net::send_parts(lane.socket.get(), std::span(parts).first(count));
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
     if (written < 0) {
@@ -269,7 +266,7 @@ bool Streams::read_from(Lane& lane, std::string& how) {
     if (direct) parts[count++] = {lane.place + at, lane.header.bytes - at};
     parts[count++] = {staging_.data(), staging_.size()};
     auto first = direct ? parts[0].iov_len : 0;
-    auto got = readv(lane.socket.get(), parts.data(), static_cast<int>(count));
+    auto got = net::receive_parts(lane.socket.get(), std::span(parts).first(count));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
       look_when_complete(lane);
