@@ -150,6 +150,7 @@ class Coordinator {
     Link link = 0;  // 0: it is gone
     std::uint64_t order = 0;
     std::uint32_t slots = 0;
+    std::int64_t evicted = 0;  // workers that will end for want of a slot
     bool complete = false;  // it has named all its workers
     bool told_over = false;
     std::string kind{};
@@ -212,7 +213,7 @@ class Coordinator {
   const Agent* agent_of(const Worker& worker) const;
   bool lost_with_host(const Worker& worker) const;
   std::int64_t workers_on(const std::string& host) const;
-  bool is_crowded(const std::string& host) const;
+  bool had_to_go(const std::string& host);
   void cool_down(const Worker& worker, bool replaced);
   std::pair<const std::string, Agent>* agent_with_room();
   std::vector<wire::Headcount> headcount() const;

@@ -61,7 +61,7 @@ void Coordinator::on(Link link, const wire::Ended& ended) {
   worker.host = agent->first;
   if (!std::exchange(worker.ended, true)) tell_of_death(ended.id);
   next_id_ = std::max(next_id_, ended.id + 1);
-  if (!formed() && is_crowded(agent->first)) {  // before the job has begun: somebody else, somewhere else
+  if (!formed() && had_to_go(agent->first)) {  // before the job has begun: somebody else, somewhere else
     workers_.erase(ended.id);
     return send(link, wire::Parted{ended.id, 0});
   }
@@ -77,7 +77,7 @@ void Coordinator::on(Link link, const wire::Ended& ended) {
 
 void Coordinator::count(Worker& worker, bool good) {
   if (std::exchange(worker.counted, true) || !formed() || over()) return;
-  if (is_crowded(worker.host)) return;  // it had to go
+  if (had_to_go(worker.host)) return;
   bool in_order = worker.served && (good || worker.goodbye);
   if (worker.surplus) return;
   if (in_order && worker.replace) return cool_down(worker, true);
@@ -181,10 +181,14 @@ std::int64_t Coordinator::workers_on(const std::string& host) const {
                                [&](const auto& known) { return known.second.host == host && !known.second.ended; });
 }
 
-/// Its agent has fewer slots than it has had workers: they do not go because they want to.
-bool Coordinator::is_crowded(const std::string& host) const {
+/// Somebody has ended there. Not because they wanted to, if their agent has had fewer slots than workers since they
+/// came, though it may have more again.
+bool Coordinator::had_to_go(const std::string& host) {
   auto at = agents_.find(host);
-  return at != agents_.end() && workers_on(host) >= std::int64_t{at->second.slots};
+  if (at == agents_.end()) return false;
+  auto& agent = at->second;
+  if (agent.evicted > 0) return --agent.evicted, true;
+  return workers_on(host) >= std::int64_t{agent.slots};
 }
 
 /// The first that came, of those who can start another worker; rather one without anybody who is to be replaced.
@@ -218,6 +222,8 @@ void Coordinator::on(Link link, const wire::AgentHello& hello) {
   auto& agent = agents_[hello.host];
   auto is_its = [&](const Worker& worker) { return worker.host == hello.host; };
   agent.slots = hello.slots;
+  auto before = link == agent.link ? agent.evicted : 0;
+  agent.evicted = std::max(before, workers_on(hello.host) - std::int64_t{hello.slots});
   agent.kind = hello.kind;
   if (link != agent.link) {
     agent.link = link;

@@ -125,6 +125,18 @@ TEST_F(ReplaceTest, AHostThatIsTakenAwayDoesNotLowerWhatIsWanted) {
   EXPECT_EQ(started_at(2002), (Ids{4, 5}));
 }
 
+TEST_F(ReplaceTest, SlotsThatComeBackBeforeTheirWorkersHaveGoneAreFilledAgain) {
+  make_on_two(2, 2, {.wanted = 4}, 2);
+  say(kSecond, wire::AgentHello{"job", "b", 0});
+  for (std::uint64_t id : {2, 3}) say(link_of(id), wire::Bye{});
+  adopt(view_of(1, 2, {0, 1}), 0);
+  say(kSecond, wire::AgentHello{"job", "b", 2});
+  EXPECT_TRUE(started_at(kSecond).empty()) << "their slots are still theirs";
+  for (std::uint64_t id : {2, 3}) say(kSecond, wire::Ended{id, 1, "exit code 0"});
+  EXPECT_EQ(machine_->memory().wanted, 4U);
+  EXPECT_EQ(started_at(kSecond), (Ids{5}));  // of the last event; 4 was started when the first had gone
+}
+
 TEST_F(ReplaceTest, WhoLeavesAHostWithRoomLowersIt) {
   make_on_two(2, 2, {.wanted = 4}, 2);
   say(link_of(3), wire::Bye{});
