@@ -151,7 +151,7 @@ class Coordinator {
     std::uint64_t order = 0;
     std::uint32_t slots = 0;
     std::int64_t evicted = 0;  // workers that will end for want of a slot
-    bool complete = false;  // it has named all its workers
+    bool complete = false;     // it has named all its workers
     bool told_over = false;
     std::string kind{};
     int failures = 0;              // soon after the start, in a row
