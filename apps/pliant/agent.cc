@@ -86,7 +86,7 @@ void Agent::on_end(Worker& worker) {
   log::debug("worker {} ended: {}", worker.id, ending.words());
   events_.note("ended", worker.id, ending.words());
   tell_end(worker);
-  bool told_to = phase_ == Phase::stopping || kill_at_ || leaving_.contains(worker.id);
+  bool told_to = phase_ == Phase::stopping || kill_at_ || worker.leave_by;
   if (ending.good() || told_to) return;
   Death death{worker.id, ending, turn_, clock_.now() - worker.started};
   if (!ending.unknown) return on_death(death);

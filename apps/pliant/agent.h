@@ -25,7 +25,6 @@
 // the coordinator has ended well.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -144,7 +143,6 @@ class Agent {
   std::optional<NoticeWatch> notices_;
   std::uint32_t slots_ = 0;
   bool told_of_least_ = false;
-  std::map<std::uint64_t, Nanos> leaving_;  // whose slots are gone, and when they are killed
   Account account_;
   std::string own_place_;  // where the coordinator is if it comes here; empty: not chosen yet
   const bool attached_;    // to a job that ran already

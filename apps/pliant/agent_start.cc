@@ -151,8 +151,9 @@ void Agent::introduce() {
 
 void Agent::tell_end(Worker& worker) {
   const auto& ending = *worker.process.ending();
-  worker.reported =
-      keeper_->send(wire::Ended{worker.id, static_cast<std::uint8_t>(ending.good() ? 1 : 0), ending.words()});
+  wire::Ended ended{worker.id, static_cast<std::uint8_t>(ending.good()), ending.words()};
+  ended.taken = static_cast<std::uint8_t>(worker.leave_by.has_value());
+  worker.reported = keeper_->send(ended);
   if (worker.reported) unanswered_.insert(worker.id);
   told_ = clock_.now();
 }

@@ -88,24 +88,21 @@ void Agent::announce_slots() {
 void Agent::send_away_surplus() {
   std::vector<Worker*> there;
   for (auto& worker : workers_.all())
-    if (worker.process.running() && !leaving_.contains(worker.id)) there.push_back(&worker);
+    if (worker.process.running() && !worker.leave_by) there.push_back(&worker);
   std::ranges::sort(there, [this](const Worker* a, const Worker* b) {
     return std::pair(in_view(a->id), b->id) < std::pair(in_view(b->id), a->id);
   });
   for (auto surplus = there.size() > slots_ ? there.size() - slots_ : 0, i = std::size_t{0}; i < surplus; ++i) {
     there[i]->process.signal_group(SIGTERM);
-    leaving_[there[i]->id] = clock_.now() + options_.grace;
+    there[i]->leave_by = clock_.now() + options_.grace;
     events_.note("taken", there[i]->id, "its slot is not there any more");
   }
 }
 
 void Agent::kill_overdue() {
-  for (auto at = leaving_.begin(); at != leaving_.end();) {
-    const auto* worker = workers_.find(at->first);
-    bool gone = !worker || !worker->process.running();
-    if (!gone && clock_.now() >= at->second) worker->process.signal_group(SIGKILL);
-    at = gone ? leaving_.erase(at) : std::next(at);
-  }
+  for (const auto& worker : workers_.all())
+    if (worker.leave_by && clock_.now() >= *worker.leave_by && worker.process.running())
+      worker.process.signal_group(SIGKILL);
 }
 
 }  // namespace pliant::cli

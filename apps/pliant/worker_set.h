@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -37,6 +38,8 @@ struct Worker {
   std::string out;  ///< where its output goes
   std::string err;
   bool reported = false;  ///< the coordinator was told of its end
+  /// Its slot is not there any more: it was told to leave, and is killed then.
+  std::optional<Nanos> leave_by{};
 };
 
 class WorkerSet {

@@ -13,6 +13,8 @@
 //
 // Threads: submit() takes a short lock only, so that a backward pass never waits for a reduction in progress.
 // progress() runs under another lock, taken by whoever waits or by the engine's own thread.
+//
+// engine.cc: submitting, and the end of a view. progress.cc: the table above. waiting.cc: bells, rows and threads.
 #pragma once
 
 #include <atomic>

@@ -150,8 +150,7 @@ class Coordinator {
     Link link = 0;  // 0: it is gone
     std::uint64_t order = 0;
     std::uint32_t slots = 0;
-    std::int64_t evicted = 0;  // workers that will end for want of a slot
-    bool complete = false;     // it has named all its workers
+    bool complete = false;  // it has named all its workers
     bool told_over = false;
     std::string kind{};
     int failures = 0;              // soon after the start, in a row
@@ -199,7 +198,8 @@ class Coordinator {
   void lower_wanted();
 
   static bool is_there(const Worker& worker) { return worker.link && !worker.ended; }
-  void count(Worker& worker, bool good);
+  enum class End { bad, good, taken };
+  void count(Worker& worker, End end);
   bool in_view(std::uint64_t id) const { return view_.rank_of(id) >= 0; }
   bool is_planned(std::uint64_t id) const;
   bool promised_by_enough() const;
@@ -213,7 +213,7 @@ class Coordinator {
   const Agent* agent_of(const Worker& worker) const;
   bool lost_with_host(const Worker& worker) const;
   std::int64_t workers_on(const std::string& host) const;
-  bool had_to_go(const std::string& host);
+  bool lacks_slots(const std::string& host) const;
   void cool_down(const Worker& worker, bool replaced);
   std::pair<const std::string, Agent>* agent_with_room();
   std::vector<wire::Headcount> headcount() const;

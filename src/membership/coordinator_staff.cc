@@ -36,7 +36,7 @@ Letters Coordinator::on_closed(Link link) {
     agent->second.link = 0;
     // Nobody will say how they ended.
     for (auto& [id, worker] : workers_)
-      if (worker.ended && worker.host == agent->first) count(worker, false);
+      if (worker.ended && worker.host == agent->first) count(worker, End::bad);
   } else if (auto id = worker_at(link)) {
     workers_[*id].link = 0;
   }
@@ -49,7 +49,7 @@ Letters Coordinator::on_gone(std::uint64_t id) {
     tell_of_death(id);
     // The agent will say how; but not if it never knew this one.
     const auto* agent = agent_of(at->second);
-    if (!agent || (agent->complete && !at->second.named)) count(at->second, false);
+    if (!agent || (agent->complete && !at->second.named)) count(at->second, End::bad);
   }
   return act();
 }
@@ -61,11 +61,12 @@ void Coordinator::on(Link link, const wire::Ended& ended) {
   worker.host = agent->first;
   if (!std::exchange(worker.ended, true)) tell_of_death(ended.id);
   next_id_ = std::max(next_id_, ended.id + 1);
-  if (!formed() && had_to_go(agent->first)) {  // before the job has begun: somebody else, somewhere else
+  auto taken = ended.taken || lacks_slots(agent->first);
+  if (!formed() && taken) {  // before the job has begun: somebody else, somewhere else
     workers_.erase(ended.id);
     return send(link, wire::Parted{ended.id, 0});
   }
-  count(worker, ended.good != 0);
+  count(worker, taken ? End::taken : ended.good ? End::good : End::bad);
   send(link, wire::Parted{ended.id, static_cast<std::uint8_t>(worker.goodbye)});
   if (formed() || !hopeless_.empty()) return;
   auto left = std::count_if(workers_.begin(), workers_.end(), [](const auto& entry) { return !entry.second.ended; });
@@ -75,11 +76,10 @@ void Coordinator::on(Link link, const wire::Ended& ended) {
     if (!waits.ended) send(waits.link, wire::Refusal{hopeless_});
 }
 
-void Coordinator::count(Worker& worker, bool good) {
+void Coordinator::count(Worker& worker, End end) {
   if (std::exchange(worker.counted, true) || !formed() || over()) return;
-  if (had_to_go(worker.host)) return;
-  bool in_order = worker.served && (good || worker.goodbye);
-  if (worker.surplus) return;
+  if (end == End::taken || lacks_slots(worker.host) || worker.surplus) return;
+  bool in_order = worker.served && (end == End::good || worker.goodbye);
   if (in_order && worker.replace) return cool_down(worker, true);
   if (in_order) {
     worker.left = true;
@@ -181,14 +181,10 @@ std::int64_t Coordinator::workers_on(const std::string& host) const {
                                [&](const auto& known) { return known.second.host == host && !known.second.ended; });
 }
 
-/// Somebody has ended there. Not because they wanted to, if their agent has had fewer slots than workers since they
-/// came, though it may have more again.
-bool Coordinator::had_to_go(const std::string& host) {
+/// Whoever has ended there had to go: those who are left need all the slots that there still are.
+bool Coordinator::lacks_slots(const std::string& host) const {
   auto at = agents_.find(host);
-  if (at == agents_.end()) return false;
-  auto& agent = at->second;
-  if (agent.evicted > 0) return --agent.evicted, true;
-  return workers_on(host) >= std::int64_t{agent.slots};
+  return at != agents_.end() && workers_on(host) >= std::int64_t{at->second.slots};
 }
 
 /// The first that came, of those who can start another worker; rather one without anybody who is to be replaced.
@@ -222,8 +218,6 @@ void Coordinator::on(Link link, const wire::AgentHello& hello) {
   auto& agent = agents_[hello.host];
   auto is_its = [&](const Worker& worker) { return worker.host == hello.host; };
   agent.slots = hello.slots;
-  auto before = link == agent.link ? agent.evicted : 0;
-  agent.evicted = std::max(before, workers_on(hello.host) - std::int64_t{hello.slots});
   agent.kind = hello.kind;
   if (link != agent.link) {
     agent.link = link;
@@ -236,7 +230,7 @@ void Coordinator::on(Link link, const wire::AgentHello& hello) {
   }
   if (std::exchange(agent.complete, true)) return;
   for (auto& [id, worker] : workers_)
-    if (is_its(worker) && worker.ended && !worker.named) count(worker, false);
+    if (is_its(worker) && worker.ended && !worker.named) count(worker, End::bad);
   // What was asked of the agent before, and did not happen, will not; who went with the host will not come back.
   std::erase_if(workers_, [&](const auto& entry) {
     const auto& worker = entry.second;

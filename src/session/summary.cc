@@ -10,6 +10,20 @@
 
 namespace pliant::session {
 
+namespace {
+
+constexpr std::string_view kFailedSomehow = "it failed";
+
+/// What a row says of a failure when `room` bytes are left for it and those after it; takes them.
+std::string_view take_failure(std::string_view failure, std::size_t& room) {
+  failure = failure.substr(0, kLongestFailure);
+  if (failure.size() > room) failure = kFailedSomehow;
+  room -= std::min(room, failure.size());
+  return failure;
+}
+
+}  // namespace
+
 std::string encode(const SummaryRow& row) {
   ByteWriter out;
   for (auto word : {row.step, row.view_hash, row.plan_hash, row.leaves, row.delivered, row.samples, row.state_digest,
@@ -30,11 +44,8 @@ std::string encode(const SummaryRow& row) {
   out.put(static_cast<std::uint32_t>(policies));
   auto room = kAllFailures;
   for (std::size_t i = 0; i < policies; ++i) {
-    auto failure = std::string_view(row.policies[i].failure).substr(0, kLongestFailure);
-    if (failure.size() > room) failure = "it failed";
-    room -= std::min(room, failure.size());
     out.put(row.policies[i].hash);
-    out.put_text(failure);
+    out.put_text(take_failure(row.policies[i].failure, room));
   }
   auto bytes = std::move(out).take();
   return {bytes.begin(), bytes.end()};
@@ -63,9 +74,12 @@ Result<SummaryRow> decode_summary(std::string_view bytes) {
   }
   auto policies = in.get<std::uint32_t>();
   if (policies > kMaxPolicies) return Error{Code::protocol, "a summary with too many policies"};
+  auto room = kAllFailures;
   for (std::uint32_t i = 0; i < policies && in.ok(); ++i) {
     auto hash = in.get<std::uint64_t>();
-    row.policies.push_back({hash, in.get_text(kLongestFailure)});
+    auto failure = in.get_text(kLongestFailure);
+    if (take_failure(failure, room) != failure) return Error{Code::protocol, "a summary with too long failures"};
+    row.policies.push_back({hash, std::move(failure)});
   }
   if (!in.finished()) return Error{Code::protocol, "a malformed summary"};
   return row;

@@ -89,7 +89,7 @@ void visit(Fields& f, Started& m) {
 }
 template <class Fields>
 void visit(Fields& f, Ended& m) {
-  f(m.id), f(m.good), f(m.words, kMaxText);
+  f(m.id), f(m.good), f(m.words, kMaxText), f(m.taken);
 }
 template <class Fields>
 void visit(Fields& f, Parted& m) {

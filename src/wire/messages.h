@@ -154,8 +154,9 @@ struct Started {
 /// agent -> coordinator.
 struct Ended {
   std::uint64_t id = 0;
-  std::uint8_t good = 0;  ///< it ended by itself, with status 0
-  std::string words;      ///< "exit status 3", "killed by signal 9"
+  std::uint8_t good = 0;   ///< it ended by itself, with status 0
+  std::string words;       ///< "exit status 3", "killed by signal 9"
+  std::uint8_t taken = 0;  ///< its agent sent it away, for want of a slot
 };
 /// coordinator -> agent, the answer to Ended.
 struct Parted {

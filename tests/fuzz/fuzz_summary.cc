@@ -10,7 +10,9 @@ std::vector<Bytes> seeds() {
   auto plain = session::encode(row);
   row.logs = {{"loss", 0.5, 64}, {"accuracy", 0.9, 64}};
   auto logged = session::encode(row);
-  return {Bytes(plain.begin(), plain.end()), Bytes(logged.begin(), logged.end())};
+  row.policies.assign(4, {7, std::string(session::kLongestFailure, 'x')});
+  auto failed = session::encode(row);
+  return {Bytes(plain.begin(), plain.end()), Bytes(logged.begin(), logged.end()), Bytes(failed.begin(), failed.end())};
 }
 
 void run(std::span<const std::uint8_t> input) {

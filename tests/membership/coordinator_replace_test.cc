@@ -132,9 +132,21 @@ TEST_F(ReplaceTest, SlotsThatComeBackBeforeTheirWorkersHaveGoneAreFilledAgain) {
   adopt(view_of(1, 2, {0, 1}), 0);
   say(kSecond, wire::AgentHello{"job", "b", 2});
   EXPECT_TRUE(started_at(kSecond).empty()) << "their slots are still theirs";
-  for (std::uint64_t id : {2, 3}) say(kSecond, wire::Ended{id, 1, "exit code 0"});
+  for (std::uint64_t id : {2, 3}) say(kSecond, wire::Ended{id, 1, "exit code 0", 1});
   EXPECT_EQ(machine_->memory().wanted, 4U);
   EXPECT_EQ(started_at(kSecond), (Ids{5}));  // of the last event; 4 was started when the first had gone
+}
+
+TEST_F(ReplaceTest, WhoDiesWhileAnotherHasToGoDoesNotTakeItsPlace) {
+  make_on_two(2, 2, {.wanted = 4}, 2);
+  for (std::uint32_t slots : {1, 2}) say(kSecond, wire::AgentHello{"job", "b", slots});
+  say(link_of(3), wire::Bye{});
+  adopt(view_of(1, 2, {0, 1}), 0);
+  say(kSecond, wire::Ended{2, 0, "killed by signal 9"});
+  EXPECT_EQ(started_at(kSecond), (Ids{4}));
+  say(kSecond, wire::Ended{3, 1, "exit code 0", 1});
+  EXPECT_EQ(started_at(kSecond), (Ids{5}));
+  EXPECT_EQ(machine_->memory().wanted, 4U);
 }
 
 TEST_F(ReplaceTest, WhoLeavesAHostWithRoomLowersIt) {

@@ -29,6 +29,17 @@ TEST(Summary, RefusesEveryTruncationAndAnythingBehindItsEnd) {
   EXPECT_FALSE(decode_summary(bytes + "x").ok());
 }
 
+TEST(Summary, FailuresTakeNoMoreRoomThanThereIs) {
+  auto wordy = row(7, 64);
+  wordy.policies.assign(3, {0, std::string(2 * kLongestFailure, 'x')});
+  auto bytes = encode(wordy);
+  auto after = decode_summary(bytes).or_throw();
+  EXPECT_EQ(after.policies.at(1).failure.size(), kLongestFailure);
+  EXPECT_EQ(after.policies.at(2).failure, "it failed");
+  bytes.replace(bytes.find("it failed"), 9, "something");
+  EXPECT_FALSE(decode_summary(bytes).ok());
+}
+
 TEST(Summary, AveragesAreWeightedBySamples) {
   auto summary =
       fold({row(3, 10, {{"loss", 1, 10}}), row(3, 30, {{"loss", 2, 30}}), row(3, 0, {{"loss", 99, 0}})}).or_throw();

@@ -28,7 +28,7 @@ std::vector<Message> one_of_each() {
           Pulse{},
           Start{3},
           Started{3, 4711},
-          Ended{3, 0, "killed by signal 9"},
+          Ended{3, 0, "killed by signal 9", 1},
           JobState{view, 4, 1, {{"", 1, 2, 0}, {"spot", 0, 1, 1}}},
           Claim{6, 1},
           Promise{6, view, 5, view},

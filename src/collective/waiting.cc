@@ -1,0 +1,225 @@
+// The engine's second part: bells, those who wait for them, and the thread that works while nobody waits.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/fault.h"
+#include "collective/diagnosis.h"
+#include "collective/engine.h"
+#include "net/futex.h"
+
+namespace pliant::collective {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Nanos kNap = 100ms;  // the longest sleep between two looks around
+constexpr std::uint32_t kBlockedOnRows = UINT32_MAX;
+
+std::atomic<std::uint64_t> Channel::*counter_of(Counter counter) {
+  switch (counter) {
+    case Counter::submitted:
+      return &Channel::submitted;
+    case Counter::reduced:
+      return &Channel::reduced;
+    case Counter::copied:
+      break;
+  }
+  return &Channel::copied;
+}
+
+}  // namespace
+
+// ---- bells ----
+
+void Engine::ring() {
+  control_->bell.fetch_add(1, std::memory_order_seq_cst);
+  for (const auto* control : controls_) {
+    // A view that is fenced while it forms has peers that never came.
+    if (!control || control->sleepers.load(std::memory_order_seq_cst) == 0) continue;
+    net::futex_wake(&control_->bell);
+    return;
+  }
+}
+
+bool Engine::publish(LocalChannel& channel, Counter which, std::uint64_t value, std::uint64_t use) {
+  auto counter = counter_of(which);
+  (channel.own->*counter).store(value, std::memory_order_seq_cst);
+  if (bridge_) {
+    auto slot = use % 2;
+    // Once it is submitted, others may reduce it, and write down what they measure.
+    bool submits = which == Counter::submitted;
+    auto number = submits ? channel.own->weight[slot] : channel.own->measured[slot].squares;
+    auto spread = submits ? 0 : channel.own->measured[slot].spread;
+    bridge_->publish(channel.index, which, value, static_cast<int>(slot), number, spread);
+  } else if (channel.agreed.load(std::memory_order_acquire)) {
+    for (const auto* peer : channel.peers)
+      if ((peer->*counter).load(std::memory_order_seq_cst) < value) return false;
+  }
+  ring();
+  return true;
+}
+
+void Engine::wake_background() {
+  work_bell_.fetch_add(1, std::memory_order_seq_cst);
+  if (background_sleeps_.load(std::memory_order_seq_cst)) net::futex_wake(&work_bell_);
+}
+
+void Engine::nudge() {
+  ring();
+  wake_background();
+}
+
+// ---- waiting ----
+
+template <class Done>
+void Engine::sleep(const Done& done) {
+  std::vector<net::FutexWord> words;
+  words.reserve(controls_.size() + 1);
+  control_->sleepers.fetch_add(1, std::memory_order_seq_cst);
+  for (const auto* control : controls_)
+    words.push_back({&control->bell, control->bell.load(std::memory_order_seq_cst)});
+  // Bells are read before this last look, so what comes after it wakes us.
+  if (!try_progress(1) && !done()) net::futex_wait_any(words, kNap);
+  control_->sleepers.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+template <class Done>
+Status Engine::wait_until(const Done& done, std::uint32_t blocked_on) {
+  if (done()) return {};
+  helpers_.fetch_add(1, std::memory_order_seq_cst);
+  Status status;
+  {
+    Waiter waiter(crowding_);
+    std::optional<Diagnosis> diagnosis;
+    while (!done()) {
+      if (blocked_on == kBlockedOnRows) {
+        if (fenced_.load(std::memory_order_acquire)) {
+          status = complaint_of_others().value_or(fence_reason());
+          break;
+        }
+        if (int rank = any_departed_.load(std::memory_order_acquire) ? departed_before_row(rows_) : -1; rank >= 0) {
+          status = complaint_of_others().value_or(departure(rank));
+          break;
+        }
+      }
+      if (try_progress(1)) {
+        waiter.progressed();
+        continue;
+      }
+      if (waiter.pause()) continue;
+      if (!diagnosis) {
+        diagnosis.emplace(*this);
+        control_->blocked_on.store(blocked_on, std::memory_order_release);
+        control_->blocked_turns.fetch_add(1, std::memory_order_release);
+        if (bridge_) bridge_->publish_state(*control_);
+      }
+      sleep(done);
+      if (auto problem = diagnosis->look(blocked_on)) {
+        complain(*problem);
+        fence(*problem);
+      }
+    }
+    if (diagnosis) {
+      control_->blocked_on.store(0, std::memory_order_release);
+      control_->blocked_turns.fetch_add(1, std::memory_order_release);
+      if (bridge_) bridge_->publish_state(*control_);
+    }
+  }
+  helpers_.fetch_sub(1, std::memory_order_seq_cst);
+  if (in_flight_.load(std::memory_order_relaxed) > 0) wake_background();
+  return status;
+}
+
+Status Engine::wait(const Work& work) {
+  PLIANT_TRY(wait_until([&] { return work.state() != Work::State::pending; }, work.channel_->index + 1));
+  if (work.state() == Work::State::failed) return work.error();
+  return {};
+}
+
+// ---- rows ----
+
+Result<std::vector<std::string>> Engine::exchange(std::string_view row) {
+  if (row.size() > kRowBytes) return Error{Code::invalid, fmt::format("a row of more than {} bytes", kRowBytes)};
+  std::lock_guard lock(exchange_mutex_);
+  {
+    std::lock_guard against_fence(fence_mutex_);  // a row is out before the fence, or never
+    if (fenced()) return fence_error_;
+    auto at = rows_ % 2;
+    std::memcpy(control_->row[at], row.data(), row.size());
+    control_->row_size[at] = static_cast<std::uint32_t>(row.size());
+    control_->rows.store(++rows_, std::memory_order_seq_cst);
+    if (bridge_) bridge_->publish_row(rows_, row);
+    exchange_open_ = true;
+  }
+  fault::point("row_published");
+  if (std::all_of(controls_.begin(), controls_.end(),
+                  [&](const auto* control) { return control->rows.load(std::memory_order_seq_cst) >= rows_; }))
+    ring();
+  int seen = 0;
+  PLIANT_TRY(wait_until(
+      [&] {
+        while (seen < team_.size() && controls_[seen]->rows.load(std::memory_order_acquire) >= rows_) ++seen;
+        return seen == team_.size();
+      },
+      kBlockedOnRows));
+  exchange_open_ = false;
+  return read_rows();
+}
+
+Status Engine::confirm() {
+  if (!bridge_) return {};
+  std::lock_guard lock(exchange_mutex_);
+  {
+    std::lock_guard against_fence(fence_mutex_);
+    if (fenced()) return fence_error_;
+    control_->confirmed.store(++confirmed_, std::memory_order_seq_cst);
+    bridge_->publish_state(*control_);
+  }
+  ring();
+  return wait_until(
+      [&] {
+        return std::ranges::all_of(controls_, [&](const auto* control) {
+          return control->confirmed.load(std::memory_order_acquire) >= confirmed_;
+        });
+      },
+      kBlockedOnRows);
+}
+
+std::vector<std::string> Engine::read_rows() const {
+  auto at = (rows_ - 1) % 2;
+  std::vector<std::string> rows;
+  rows.reserve(controls_.size());
+  for (const auto* control : controls_)
+    rows.emplace_back(control->row[at], std::min<std::size_t>(control->row_size[at], kRowBytes));
+  return rows;
+}
+
+// ---- the thread ----
+
+void Engine::run_background() {
+  while (!stopping_.load(std::memory_order_acquire)) {
+    auto seen = work_bell_.load(std::memory_order_seq_cst);
+    background_watches_.store(false, std::memory_order_seq_cst);
+    // Read after the store: a submission that this misses finds the thread not watching, and wakes it.
+    bool ours = in_flight_.load(std::memory_order_seq_cst) > 0 && helpers_.load(std::memory_order_seq_cst) == 0;
+    background_watches_.store(ours, std::memory_order_seq_cst);
+    if (ours && try_progress(0)) continue;
+    background_sleeps_.store(true, std::memory_order_seq_cst);
+    if (ours) {
+      std::vector<net::FutexWord> words{{&work_bell_, seen}};
+      control_->sleepers.fetch_add(1, std::memory_order_seq_cst);
+      for (const auto* control : controls_)
+        words.push_back({&control->bell, control->bell.load(std::memory_order_seq_cst)});
+      if (!try_progress(0)) net::futex_wait_any(words, kNap);
+      control_->sleepers.fetch_sub(1, std::memory_order_seq_cst);
+    } else {
+      net::FutexWord word{&work_bell_, seen};
+      net::futex_wait_any({&word, 1}, 10 * kNap);
+    }
+    background_sleeps_.store(false, std::memory_order_seq_cst);
+  }
+}
+
+}  // namespace pliant::collective
