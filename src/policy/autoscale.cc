@@ -46,6 +46,7 @@ Autoscale::Autoscale(Options options)
       price_(options.number("price", 1)),
       deadline_(options.number("deadline", 0)),
       budget_(options.number("budget", 0)),
+      reserve_(options.number("reserve", 0.05)),
       engine_(engine_from(options, published_, search_.window),
               [this](const scale::Throughputs& seen, int now) { return search(seen, now); }) {
   auto utility = options.text("utility");
@@ -54,6 +55,7 @@ Autoscale::Autoscale(Options options)
   if (by_ == "utility" && !utility_) throw Failure(Code::invalid, "by=utility needs one, like utility=linear:100@3600");
   if (by_ == "deadline" && !(deadline_ > 0)) throw Failure(Code::invalid, "by=deadline needs deadline=SECONDS");
   if (by_ == "budget" && !(budget_ > 0)) throw Failure(Code::invalid, "by=budget needs budget=MONEY");
+  if (!(reserve_ >= 0 && reserve_ < 1)) throw Failure(Code::invalid, "reserve is a part: from 0 to less than 1");
   if (!(price_ >= 0)) throw Failure(Code::invalid, "a worker's second cannot cost less than nothing");
   options.refuse_rest();
 }
@@ -84,12 +86,14 @@ double Autoscale::value_of(const scale::Point& point) const {
   if (by_ == "goodput") return point.rate * scale::statistical_efficiency(noise_scale_, base_batch_, point.samples);
   auto job = remaining();
   if (by_ == "utility") return utility_->at(end_of(job, point)) - cost_of(job, point);
-  if (by_ == "deadline") {  // the cheapest in time, or else the fastest
-    auto end = end_of(job, point);
-    return end <= deadline_ ? -static_cast<double>(point.workers) : kMissed - end;
-  }
-  auto cost = price_ * spent_ + cost_of(job, point);  // the fastest within the budget, or else the cheapest
-  return cost <= budget_ ? -end_of(job, point) : kMissed - cost;
+  // Who keeps to the plan has ever more of the reserve, so that it does not have to be looked at again.
+  auto with_reserve = [this](double limit, double used) { return limit - reserve_ * std::max(0.0, limit - used); };
+  auto end = end_of(job, point);
+  if (by_ == "deadline")  // the cheapest in time, or else the fastest
+    return end <= with_reserve(deadline_, elapsed_) ? -static_cast<double>(point.workers) : kMissed - end;
+  auto spent = price_ * spent_;
+  auto cost = spent + cost_of(job, point);  // the fastest within the budget, or else the cheapest
+  return cost <= with_reserve(budget_, spent) ? -end : kMissed - cost;
 }
 
 /// The search was over, but with what is known by now its end is no good: too late, too dear. Asked ever less often.

@@ -36,6 +36,7 @@ class Autoscale final : public Policy {
   double price_;     // of a worker's second
   double deadline_;  // seconds
   double budget_;
+  double reserve_;  // of what is left of them
   scale::Engine engine_;
   // Of the steps so far: a report says how long the step before took.
   int workers_ = 0;
