@@ -61,12 +61,11 @@ void Coordinator::on(Link link, const wire::Ended& ended) {
   worker.host = agent->first;
   if (!std::exchange(worker.ended, true)) tell_of_death(ended.id);
   next_id_ = std::max(next_id_, ended.id + 1);
-  auto taken = ended.taken || lacks_slots(agent->first);
-  if (!formed() && taken) {  // before the job has begun: somebody else, somewhere else
+  if (!formed() && (ended.taken || lacks_slots(agent->first))) {  // somebody else, somewhere else, will begin the job
     workers_.erase(ended.id);
     return send(link, wire::Parted{ended.id, 0});
   }
-  count(worker, taken ? End::taken : ended.good ? End::good : End::bad);
+  count(worker, ended.taken ? End::taken : ended.good ? End::good : End::bad);
   send(link, wire::Parted{ended.id, static_cast<std::uint8_t>(worker.goodbye)});
   if (formed() || !hopeless_.empty()) return;
   auto left = std::count_if(workers_.begin(), workers_.end(), [](const auto& entry) { return !entry.second.ended; });

@@ -101,7 +101,7 @@ void Adaptation::fill(SummaryRow& row, double weight) {
   said_.clear();
   for (auto& answer : board_.take_answers()) {
     auto said = answer.action.empty() ? 0 : hash_name(policy::encode(answer.action));
-    row.policies.push_back({said, answer.failure.substr(0, kLongestFailure)});
+    row.policies.push_back({said, std::move(answer.failure)});
     said_.push_back(std::move(answer.action));
     for (const auto& [name, value] : answer.numbers.values())
       if (row.logs.size() < kMaxLogs) row.logs.push_back({name, value, weight});

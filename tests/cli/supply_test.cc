@@ -16,11 +16,13 @@ class Supply : public CliTest {
     EXPECT_TRUE(nothing_left());
     CliTest::TearDown();
   }
-  /// A job that trains until finish().
-  Command start_training(const Words& flags) {
+  /// A job that trains until finish(); whoever is through with it does `then`.
+  Command start_training(const Words& flags, const Words& then = {}) {
     Words all = {"--name", "night", "--record", path("records")};
     all.insert(all.end(), flags.begin(), flags.end());
-    return start_workers(all, {"until=" + path("enough"), "samples=500", "train=1000000"});
+    Words script = {"until=" + path("enough"), "samples=500", "train=1000000"};
+    script.insert(script.end(), then.begin(), then.end());
+    return start_workers(all, script);
   }
   Outcome finish(Command& job) {
     std::ofstream(path("enough")) << "";
@@ -32,6 +34,10 @@ class Supply : public CliTest {
   }
   /// A further line of the trace of a job that runs.
   void goes_on(const std::string& line) { std::ofstream(path("spot.csv"), std::ios::app) << line; }
+  nlohmann::json ledger() {
+    auto status = read_json("night", "status.json");
+    return status.is_object() ? status["ledger"] : nlohmann::json();
+  }
   std::string verdict() {
     auto seen = run({"verify", path("records")});
     return seen.out + seen.err;
@@ -70,6 +76,22 @@ TEST_F(Supply, ATraceTakesWorkersAwayAndGivesThemBack) {
   EXPECT_SAYS(seen.err, "pliant: the trace takes 2 of 3 slots away\n");
   EXPECT_EQ(seen.err.find("go on"), std::string::npos) << "nobody has died: " << seen.err;
   EXPECT_SAYS(seen.err, " in money\n");
+  EXPECT_SAYS(verdict(), "each used once, 5 workers, ");
+}
+
+TEST_F(Supply, SlotsThatComeBackWhileTheirWorkersAreStillThereAreFilledAgain) {
+  auto file = trace("0,3,0\n");
+  auto job = start_training({"-n", "3", "--trace", file, "--grace", "600"}, {"wait=" + path("gone")});
+  ASSERT_TRUE(view_becomes("night", {0, 1, 2})) << job.err();
+  ASSERT_TRUE(trains_on("night", 1)) << job.err();
+  goes_on("0.1,1,0\n");
+  ASSERT_TRUE(view_becomes("night", {0})) << job.err();
+  goes_on("0.2,3,3600\n");
+  ASSERT_TRUE(eventually([&] { return !ledger().empty() && ledger()[0]["money"] > 0; })) << "the slots are back";
+  std::ofstream(path("gone")) << "";
+  EXPECT_TRUE(view_becomes("night", {0, 3, 4})) << job.err();
+  EXPECT_TRUE(trains_on("night", 1)) << job.err();
+  EXPECT_EQ(finish(job).status, 0) << job.err();
   EXPECT_SAYS(verdict(), "each used once, 5 workers, ");
 }
 
@@ -114,10 +136,6 @@ TEST_F(Supply, WhatMakesNoSenseIsRefusedBeforeAnythingIsStarted) {
 TEST_F(Supply, TheLedgerIsShownAndCarriedOver) {
   auto job = start_training({"-n", "2", "--price", "3600", "--class", "firm", "--status", "plain"});
   ASSERT_TRUE(step_becomes("night", 10)) << job.err();
-  auto ledger = [&] {
-    auto status = read_json("night", "status.json");
-    return status.is_object() ? status["ledger"] : nlohmann::json();
-  };
   ASSERT_TRUE(eventually([&] { return ledger().size() == 1 && ledger()[0]["training"] > 0; })) << ledger();
   EXPECT_EQ(ledger()[0]["class"], "firm");
   kill(job.pid(), SIGKILL);
