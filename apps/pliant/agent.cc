@@ -27,8 +27,15 @@ std::string plural(int count) { return fmt::format("{} worker{}", count, count =
 /// What happened, after the worker's name.
 std::string deed_of(const Ending& ending) {
   if (ending.unknown) return "has ended (" + ending.words() + ")";
+  if (ending.good()) return "ended with status 0 before its loop was finished, which counts as a failure";
   return ending.signal ? fmt::format("was killed by signal {}", ending.signal)
                        : fmt::format("ended with exit code {}", ending.code);
+}
+
+/// Never that of a job that was stopped by a signal.
+int status_of_failure(const Ending& ending) {
+  bool like_a_stop = ending.signal == SIGINT || ending.signal == SIGTERM || ending.signal == SIGHUP;
+  return like_a_stop ? 1 : std::max(ending.exit_status(), 1);
 }
 
 }  // namespace
@@ -41,7 +48,8 @@ int Agent::run() {
 
   keeper_->end();
   console_.erase();
-  if (exit_status_ == 0) reporter_.finish(record_.name, snapshot());
+  events_.note("over", std::string(name_of(outcome_)));
+  if (!record_.is_part()) reporter_.finish(record_.name, outcome_, snapshot());
   if (!record_.is_part()) reporter_.present(account_.words(seconds(clock_.now())), events_);
   console_.flush();
   return exit_status_;
@@ -71,15 +79,20 @@ void Agent::reap() {
   if (workers_.alive() == 0 && phase_ != Phase::settling && !is_needed()) begin_settling();
 }
 
-/// Of several hosts one may be without workers for a while. Elsewhere that is so only until the first ones are started,
-/// of which some may be faster at their end than the others at their beginning.
+/// Of several hosts one may be without workers for a while; and so may a job whose coordinator is about to say that it
+/// is over, or to ask for others. Before the first view that is so only until the first ones are started, of which some
+/// may be faster at their end than the others at their beginning.
 bool Agent::is_needed() const {
-  if (phase_ != Phase::running || over_known_) return false;
-  bool awaits_more = !attached_ && state_.view.epoch == 0 && workers_.all().size() < record_.plan.wanted;
-  if (!record_.is_part()) return awaits_more && deaths_.empty();
+  if (phase_ != Phase::running || over_) return false;
   auto missed = keeper_->missed_for();
-  return !missed || *missed < kLoneliness;
+  if (record_.is_part()) return !missed || *missed < kLoneliness;
+  if (has_begun()) return !missed || *missed < kLastWord;  // the coordinator says what follows
+  bool awaits_more = !attached_ && workers_.all().size() < record_.plan.wanted;
+  return awaits_more && deaths_.empty();
 }
+
+/// There was a view: how the job ends is not a matter of exit codes alone.
+bool Agent::has_begun() const { return state_.view.epoch > 0; }
 
 void Agent::on_end(Worker& worker) {
   const auto& ending = *worker.process.ending();
@@ -115,6 +128,14 @@ void Agent::explain_end(std::uint64_t id, bool goodbye) {
     on_death(death);
 }
 
+/// A worker that ended with status 0 said nothing of the end of its loop.
+void Agent::name_early_exit(std::uint64_t id) {
+  const auto* worker = workers_.find(id);
+  bool told_to = phase_ == Phase::stopping || kill_at_ || (worker && worker->leave_by);
+  if (!worker || told_to || worker->process.running() || !worker->process.ending()->good() || !has_begun()) return;
+  on_death({id, *worker->process.ending(), turn_, clock_.now() - worker->started});
+}
+
 void Agent::give_up_on_explanations() {
   while (!unexplained_.empty()) {
     const auto& death = unexplained_.front();
@@ -124,12 +145,12 @@ void Agent::give_up_on_explanations() {
 }
 
 void Agent::announce(const Death& death) {
-  auto left = workers_.alive();
-  if (record_.is_part()) {  // those elsewhere count too
-    left = static_cast<int>(state_.view.members.size());
-    for (const auto& dead : deaths_) left -= in_view(dead.id);
-  }
-  if (left <= 0) return;
+  // Those who wait to be taken in hold nothing of the job.
+  auto left = static_cast<int>(std::ranges::count_if(state_.view.members, [&](const auto& member) {
+    const auto* worker = workers_.find(member.id);
+    return worker ? worker->process.running() : record_.is_part();  // those elsewhere count too
+  }));
+  if (left <= 0) return;  // what follows is the coordinator's to say
   say(fmt::format("pliant: {}worker {} {}; {} go{} on\n", where(), death.id, deed_of(death.ending), plural(left),
                   left == 1 ? "es" : ""));
 }
@@ -140,6 +161,7 @@ void Agent::on_signal(int number) {
     exit_status_ = 128 + number;
     phase_ = Phase::stopping;
     stopping_since_ = clock_.now();
+    if (!record_.is_part()) keeper_->send(wire::Stop{});  // the coordinator shall not take it for a failure
     if (workers_.alive() == 0) return begin_settling();
     if (number != SIGQUIT) {
       say(fmt::format("pliant: stopping {}{}\n", plural(workers_.alive()),
@@ -178,9 +200,11 @@ void Agent::report_failure() {
   auto last = deaths_;
   std::erase_if(last, [this](const Death& death) { return !in_view(death.id); });
   auto blamed = first_to_blame(last.empty() ? deaths_ : last);
-  exit_status_ = blamed ? blamed->ending.exit_status() : 1;
+  outcome_ = Outcome::failed;
+  exit_status_ = blamed ? status_of_failure(blamed->ending) : 1;
   if (!blamed && record_.is_part()) return;
-  if (!blamed) return say(fmt::format("pliant: job '{}' failed: nobody has finished it\n", record_.name));
+  auto why = over_ && !over_->reason.empty() ? printable(over_->reason) : std::string("no worker has finished it");
+  if (!blamed) return say(fmt::format("pliant: job '{}' failed: {}\n", record_.name, why));
   auto text = fmt::format("pliant: {}job '{}' failed: worker {} ended after {}: {}\n", where(), record_.job_name(),
                           blamed->id, format_age(blamed->after), blamed->ending.words());
   const auto& worker = *workers_.find(blamed->id);
@@ -190,6 +214,7 @@ void Agent::report_failure() {
   if (!words.empty())
     text += fmt::format("pliant: last words of worker {} ({}):\n", blamed->id, from_err ? "stderr" : "stdout");
   for (const auto& line : words) text += fmt::format("    {}\n", line);
+  if (over_ && !over_->reason.empty() && has_begun()) text += fmt::format("pliant: {}\n", why);
   say(text);
 }
 
@@ -204,40 +229,61 @@ void Agent::begin_settling() {
   settle();
 }
 
-/// A job that had a view is done if any of its last members has ended well, or if the coordinator says so.
 bool Agent::judged() {
   if (!coordinator_is_done()) return false;
-  if (judged_) return true;
+  if (std::exchange(judged_, true)) {
+    // Told to stop, but the work was done by then.
+    bool finished = interrupted_ && over_ && wire::outcome_in(over_->outcome) == Outcome::finished;
+    if (finished) exit_status_ = 0;
+    if (outcome_ == Outcome::running) outcome_ = finished ? Outcome::finished : Outcome::stopped;
+    return true;
+  }
   if (record_.is_part()) return judge_part();
   give_up_on_explanations();
-  if (!unexplained_.empty()) return false;
-  bool good = over_ || state_.view.epoch == 0;
-  bool unknown = false;
-  for (const auto& worker : workers_.all()) {
-    if (!in_view(worker.id)) continue;
-    good = good || ended_well(worker);
-    unknown = unknown || (worker.process.ending()->unknown && !ended_well(worker));
-  }
-  judged_ = true;
-  if (!good) report_failure();
-  if (good && unknown)
-    say(fmt::format("pliant: job '{}' is over; how workers of an earlier agent ended is not known\n", record_.name));
-  return true;
+  judged_ = unexplained_.empty();
+  if (judged_) conclude(verdict());
+  return judged_;
 }
 
-/// It has said all that the workers had to say, or takes too long.
+/// The coordinator's word; without one, what the workers have written down. The exit codes of a job that never began
+/// are all there is to know of it.
+Outcome Agent::verdict() const {
+  bool all_good = true, perhaps = false, known = false;
+  auto said = over_ ? wire::outcome_in(over_->outcome) : Outcome::failed;
+  for (const auto& worker : workers_.all()) {
+    const auto& ending = *worker.process.ending();
+    all_good = all_good && ending.good();
+    if (!in_view(worker.id)) continue;
+    known = true;
+    perhaps = perhaps || ending.good() || ending.unknown;
+    if (!over_ && note_of(worker.id).outcome == Outcome::finished) said = Outcome::finished;
+  }
+  if (!has_begun()) return all_good && !attached_ ? Outcome::finished : Outcome::failed;
+  // The program has the last word: what follows its loop may fail.
+  return said == Outcome::finished && known && !perhaps ? Outcome::failed : said;
+}
+
+void Agent::conclude(Outcome outcome) {
+  outcome_ = outcome;
+  if (outcome == Outcome::failed) report_failure();
+  if (outcome == Outcome::stopped) exit_status_ = 128 + SIGTERM;
+}
+
+/// It has said how the job ended, or of one that never began, all that the workers had to say; or it takes too long.
 bool Agent::coordinator_is_done() {
   keeper_->drain();
-  return unanswered_.empty() || !keeper_->connected() || clock_.now() >= told_ + kLastWord;
+  bool done = has_begun() ? over_.has_value() : unanswered_.empty();
+  return done || clock_.now() >= std::max(told_, started_) + kLastWord;
 }
 
 bool Agent::judge_part() {
-  judged_ = true;
-  if (over_) return true;
+  auto said = over_ ? wire::outcome_in(over_->outcome) : Outcome::running;
+  outcome_ = over_ ? said : Outcome::failed;
+  if (said == Outcome::finished || said == Outcome::stopped) return true;
   exit_status_ = 1;
   if (!deaths_.empty())
     report_failure();
-  else if (!over_known_)
+  else if (!over_)
     say(fmt::format("pliant: {}job '{}' cannot be reached any more\n", where(), record_.job));
   return true;
 }
@@ -279,6 +325,18 @@ bool Agent::output_copied() {
 bool Agent::ended_well(const Worker& worker) const {
   const auto& ending = *worker.process.ending();
   return ending.good() || (ending.unknown && said_goodbye_.contains(worker.id));
+}
+
+session::WorkerNote Agent::note_of(std::uint64_t id) const {
+  return session::read_worker_note(note_file(dir_.path(), id));
+}
+
+wire::Ended Agent::ended_of(std::uint64_t id, bool good, const std::string& words) const {
+  auto note = note_of(id);
+  wire::Ended ended{id, static_cast<std::uint8_t>(good), words};
+  ended.view = note.view;
+  ended.outcome = static_cast<std::uint8_t>(note.outcome);
+  return ended;
 }
 
 bool Agent::in_view(std::uint64_t id) const {

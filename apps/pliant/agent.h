@@ -20,6 +20,10 @@
 //   any       the last worker ended               settling  judge the job; end what the workers left in their groups
 //   settling  all output is copied                -         end the coordinator
 //
+// How a job that has begun ended is the coordinator's word (wire::Over). The program has the last one: if every worker
+// that ended its loop well then failed, the job has failed. The exit code is 0 if the job finished; 128 + N if signal N
+// stopped it, 143 if its workers were all told to leave; else that of the worker to blame, or 1.
+//
 // Nothing a worker or the coordinator needs is the agent's: if it is killed, they go on, and another one may take up
 // the job. How the workers end that an earlier agent has started, no later one can know; but whoever said goodbye to
 // the coordinator has ended well.
@@ -46,8 +50,12 @@
 #include "apps/pliant/worker_set.h"
 #include "base/clock.h"
 #include "net/loop.h"
+#include "session/worker_note.h"
 
 namespace pliant::cli {
+
+/// What the user is told when a job begins again from a checkpoint.
+std::string restart_line(const wire::ViewNotice& view);
 
 /// How the agent of a host introduces itself to the coordinator.
 net::Credentials agent_credentials(const std::string& job, const net::Secret& secret);
@@ -82,6 +90,7 @@ class Agent {
   void start_worker(std::uint64_t id);
   void on_state(const wire::JobState& state);
   void on_over(const wire::Over& over);
+  void take_back_over();
   void on_stop(const wire::Stop& stop);
   void on_hopeless(const Error& error);
   void write_record_soon();
@@ -102,6 +111,8 @@ class Agent {
   void on_end(Worker& worker);
   void on_death(const Death& death);
   void explain_end(std::uint64_t id, bool goodbye);
+  void name_early_exit(std::uint64_t id);
+  bool has_begun() const;
   void give_up_on_explanations();
   void tell_end(Worker& worker);
   void on_signal(int number);
@@ -113,6 +124,8 @@ class Agent {
   void begin_settling();
   void settle();
   bool judged();
+  Outcome verdict() const;
+  void conclude(Outcome outcome);
   bool judge_part();
   bool coordinator_is_done();
   bool is_needed() const;
@@ -121,6 +134,10 @@ class Agent {
 
   bool ended_well(const Worker& worker) const;
   bool in_view(std::uint64_t id) const;
+  /// What it has written down.
+  session::WorkerNote note_of(std::uint64_t id) const;
+  /// The same, as the coordinator hears it.
+  wire::Ended ended_of(std::uint64_t id, bool good, const std::string& words) const;
   Snapshot snapshot() const;
   void say(const std::string& lines);
   /// "host b: " where there are several.
@@ -149,8 +166,7 @@ class Agent {
 
   // What the coordinator said last.
   wire::JobState state_;
-  bool over_ = false;                     // in good order
-  bool over_known_ = false;               // one way or the other
+  std::optional<wire::Over> over_;        // how the job ended
   std::set<std::uint64_t> said_goodbye_;  // of those that an earlier agent started
   std::vector<WorkerRecord> missed_;      // ... those whose end nobody saw, and the coordinator was not told of
   bool refused_ = false;
@@ -168,6 +184,7 @@ class Agent {
   Nanos stopping_since_{0};
   bool reported_ = false;
   bool judged_ = false;
+  Outcome outcome_ = Outcome::running;  // of the job; known when it is judged
   int exit_status_ = 0;
   std::optional<Nanos> end_at_;    // when to send SIGTERM
   std::optional<Nanos> kill_at_;   // when to send SIGKILL

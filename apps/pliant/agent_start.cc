@@ -19,14 +19,22 @@ WorkerSetOptions worker_options(const RunOptions& options, const JobRecord& reco
   const auto& plan = record.plan;
   auto workers = static_cast<int>(plan.wanted);
   auto here = record.is_part() ? std::min(workers, static_cast<int>(record.host.slots)) : workers;
-  WorkerEnv env{record.job_name(), plan.coordinator,    workers,    plan.threads, plan.seed, plan.env, record.host.name,
-                secret_file(dir),  plan.interface_name, plan.ports, plan.store};
+  WorkerEnv env{
+      record.job_name(), plan.coordinator,    workers,    plan.threads, plan.seed, plan.env, dir, record.host.name,
+      secret_file(dir),  plan.interface_name, plan.ports, plan.store};
   if (!plan.store.empty()) env.coordinator = "file:" + place_file(dir);
   if (env.threads <= 0) env.threads = std::max(1, usable_cores() / here);
   return {record.program, record.argv, std::move(environment), env, record.output_dir, options.output};
 }
 
 }  // namespace
+
+std::string restart_line(const wire::ViewNotice& view) {
+  return fmt::format(
+      "pliant: no worker was left that held the state of the training: going on from the checkpoint of step {} with {} "
+      "worker{}\n",
+      view.resume_step, view.members.size(), view.members.size() == 1 ? "" : "s");
+}
 
 net::Credentials agent_credentials(const std::string& job, const net::Secret& secret) {
   return {secret, {net::Purpose::coordinator, job, UINT64_MAX, UINT64_MAX, 0, 0}};
@@ -136,9 +144,10 @@ int Agent::abandon(const Error& error) {
 void Agent::introduce() {
   wire::AgentHello hello{record_.job_name(), record_.host.name, slots_, record_.plan.kind};
   keeper_->send(hello);
+  if (interrupted_ && !record_.is_part()) keeper_->send(wire::Stop{});  // the one before may not have heard it
   for (const auto& worker : std::exchange(missed_, {})) {
     keeper_->send(wire::Started{worker.id, worker.process.pid});
-    keeper_->send(wire::Ended{worker.id, 0, "it ended while there was no agent"});
+    keeper_->send(ended_of(worker.id, false, "it ended while there was no agent"));
   }
   for (auto& worker : workers_.all()) {
     if (worker.process.running())
@@ -151,7 +160,7 @@ void Agent::introduce() {
 
 void Agent::tell_end(Worker& worker) {
   const auto& ending = *worker.process.ending();
-  wire::Ended ended{worker.id, static_cast<std::uint8_t>(ending.good()), ending.words()};
+  auto ended = ended_of(worker.id, ending.good(), ending.words());
   ended.taken = static_cast<std::uint8_t>(worker.leave_by.has_value());
   worker.reported = keeper_->send(ended);
   if (worker.reported) unanswered_.insert(worker.id);
@@ -170,6 +179,7 @@ void Agent::on_message(const wire::Message& message) {
   } else if (const auto* parted = std::get_if<wire::Parted>(&message)) {
     unanswered_.erase(parted->id);
     explain_end(parted->id, parted->goodbye != 0);
+    if (!parted->goodbye) name_early_exit(parted->id);
   } else if (const auto* over = std::get_if<wire::Over>(&message)) {
     on_over(*over);
   } else if (const auto* stop = std::get_if<wire::Stop>(&message)) {
@@ -211,7 +221,11 @@ void Agent::write_record_soon() {
 
 void Agent::on_state(const wire::JobState& state) {
   bool first = state_.view.epoch == 0 && state.view.epoch > 0;
+  bool again = !first && state.view.restarts > state_.view.restarts;
+  if (again && !record_.is_part()) say(restart_line(state.view));
+  bool newer = std::pair(state.view.epoch, state.view.term) > std::pair(state_.view.epoch, state_.view.term);
   state_ = state;
+  if (over_ && newer) take_back_over();
   account_.on_state(seconds(clock_.now()), state);
   if (!first || phase_ != Phase::ending || kill_at_) return;
   // Whoever failed did so in a job that had begun: the others know how to go on.
@@ -220,10 +234,17 @@ void Agent::on_state(const wire::JobState& state) {
   for (const auto& death : deaths_) announce(death);
 }
 
+/// Somebody trains in a view that the coordinator had not heard of when it said that the job was over.
+void Agent::take_back_over() {
+  over_.reset();
+  if (phase_ != Phase::ending || kill_at_) return;
+  phase_ = Phase::running;
+  end_at_.reset();
+}
+
 void Agent::on_over(const wire::Over& over) {
-  over_ = over.good != 0;
-  over_known_ = true;
-  if (over_ || !record_.is_part() || phase_ != Phase::running) return;
+  over_ = over;
+  if (wire::outcome_in(over.outcome) != Outcome::failed || !record_.is_part() || phase_ != Phase::running) return;
   phase_ = Phase::ending;  // those who wait are told as well: give them the time to go by themselves
   end_at_ = clock_.now() + kPatience;
 }
@@ -243,6 +264,7 @@ void Agent::on_hopeless(const Error& error) {
   if (phase_ == Phase::settling) return;
   say(fmt::format("pliant: job '{}' failed: {}\n", record_.name, error.message));
   reported_ = true;
+  outcome_ = Outcome::failed;
   exit_status_ = 1;
   phase_ = Phase::stopping;
   end_workers();

@@ -45,13 +45,23 @@ void Chronicle::refused(std::optional<std::uint64_t> worker, pid_t pid, const st
 }
 
 void Chronicle::heard(std::optional<std::uint64_t> worker, bool from_agent, const wire::Message& message) {
-  if (worker && std::holds_alternative<wire::Bye>(message)) log_.note("goodbye", *worker, "");
+  auto outcome = [](std::uint8_t byte) { return std::string(name_of(wire::outcome_in(byte))); };
+  if (const auto* bye = std::get_if<wire::Bye>(&message); bye && worker)
+    log_.note("goodbye", *worker, outcome(bye->outcome));
+  if (const auto* loop = std::get_if<wire::LoopEnded>(&message); loop && worker)
+    log_.note("loop", *worker, fmt::format("{} after {} steps", outcome(loop->outcome), loop->step));
   if (const auto* resize = std::get_if<wire::Resize>(&message))
     note("resize", worker, fmt::format("{} workers", resize->workers));
   if (const auto* replace = std::get_if<wire::Replace>(&message); replace && worker)
     log_.note("replace", replace->id, fmt::format("worker {} says that it is slow", *worker));
-  if (const auto* ended = std::get_if<wire::Ended>(&message); ended && from_agent)
+  if (const auto* ended = std::get_if<wire::Ended>(&message); ended && from_agent) {
     log_.note("ended", ended->id, ended->words);
+    if (ended->view) log_.note("last view", ended->id, fmt::format("epoch {}", ended->view));
+  }
+}
+
+void Chronicle::looked_for_checkpoint(const Result<std::uint64_t>& newest) {
+  log_.note("rescue", newest.ok() ? fmt::format("the checkpoint of step {}", newest.value()) : newest.error().message);
 }
 
 void Chronicle::says(std::optional<std::uint64_t> worker, const wire::Message& message) {
@@ -69,7 +79,7 @@ void Chronicle::look_at(const membership::Coordinator& coordinator) {
   const auto& view = coordinator.view();
   if (coordinator.formed() && std::exchange(view_, view.hash()) != view.hash()) log_.note("view", words_of(view));
   bool over = coordinator.over();
-  if (!std::exchange(over_, over) && over) log_.note("over", "");
+  if (!std::exchange(over_, over) && over) log_.note("over", std::string(name_of(coordinator.verdict())));
 }
 
 }  // namespace pliant::cli

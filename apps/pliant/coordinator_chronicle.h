@@ -10,10 +10,13 @@
 //   start    yes     the agent is asked for it
 //   resize   maybe   how many were asked for
 //   answer   maybe   to that
-//   goodbye  yes     it leaves in good order
+//   loop     yes     how its loop ended, and after how many steps
+//   goodbye  yes     its session ends, and how
 //   gone     yes     its process has ended, by the kernel's word
 //   ended    yes     how, by the agent's word
-//   over             nobody of the view is left to train
+//   last view yes    the epoch of the view that it acted in last, by what it left in writing
+//   rescue           the checkpoint that the job goes on from, or why it cannot
+//   over             nobody of the view is left to train: finished, stopped or failed
 //   ends             this coordinator, and why
 #pragma once
 
@@ -41,6 +44,8 @@ class Chronicle {
   void refused(std::optional<std::uint64_t> worker, pid_t pid, const std::string& reason);
   /// From a worker, or from the agent or somebody else.
   void heard(std::optional<std::uint64_t> worker, bool from_agent, const wire::Message& message);
+  /// All who held the job's state are gone.
+  void looked_for_checkpoint(const Result<std::uint64_t>& newest);
   void gone(std::uint64_t worker) { log_.note("gone", worker, ""); }
   /// Before it is sent, to a worker or to somebody else.
   void says(std::optional<std::uint64_t> worker, const wire::Message& message);

@@ -60,7 +60,7 @@ void CoordinatorKeeper::tick() {
   if (election_) election_->tick(missed_for());
   if (line_ || !dialer_) return;
   dialer_->call();
-  if (!line_ && !child_ && starts_) start_child();
+  if (!line_ && !child_ && starts_ && clock_.now() >= start_at_) start_child();
 }
 
 /// Time in which this process did not run does not count.
@@ -96,6 +96,7 @@ void CoordinatorKeeper::elect() {
 
 void CoordinatorKeeper::connected(net::Line line) {
   line_ = std::move(line);
+  answered_ = true;
   heard_ = ticked_ = clock_.now();
   loop_.watch(line_.fd(), [this] { read(); });
   events_.on_connected();
@@ -145,7 +146,7 @@ void CoordinatorKeeper::start_child() {
   spawn.files = options_.files;
   spawn.append = spawn.own_session = true;
   auto child = WatchedProcess::spawn(spawn);
-  if (!child.ok()) return give_up(child.error().message);
+  if (!child.ok()) return on_death(child.error().message, true);
   child_ = std::move(child).value();
   loop_.watch(child_->pidfd(), [this] { reap_child(); });
 }
@@ -157,18 +158,33 @@ void CoordinatorKeeper::reap_child() {
   read();  // its last words, and the end of the connection
   loop_.unwatch(child_->pidfd());
   child_.reset();
+  if (ending.code != kCoordinatorThere) on_death(ending.words(), ending.code != 0);  // else another one serves
+  if (!hopeless_) tick();
+}
+
+/// Whoever kills it says nothing about the job.
+void CoordinatorKeeper::on_death(const std::string& why, bool by_itself) {
   auto now = clock_.now();
-  if (ending.code != kCoordinatorThere) deaths_.push_back(now);  // it is not dead: another one serves
-  while (!deaths_.empty() && now - deaths_.front() > kTimeOfDeaths) deaths_.pop_front();
-  if (deaths_.size() >= kDeaths) return give_up(ending.words());
-  tick();
+  deaths_.push_back(now);
+  while (now - deaths_.front() > kTimeOfDeaths) deaths_.pop_front();
+  failures_ = by_itself ? failures_ + 1 : 0;
+  if (deaths_.size() < kDeaths) return;
+  if (!answered_) return give_up(why);
+  auto doublings = std::min<std::size_t>(deaths_.size() - kDeaths, 8);
+  start_at_ = now + std::min(kLongestPause, kFirstPause * (1 << doublings));
+  if (failures_ == static_cast<int>(kDeaths))
+    events_.on_trouble(words_of(why) + "\n    training goes on; resizes and replacements wait until it works again");
+}
+
+std::string CoordinatorKeeper::words_of(const std::string& why) const {
+  auto text = fmt::format("the coordinator does not stay alive: {}", why);
+  for (const auto& line : last_lines(err_path(), 10)) text += "\n    " + line;
+  return text;
 }
 
 void CoordinatorKeeper::give_up(const std::string& why) {
   hopeless_ = true;
-  auto text = fmt::format("the coordinator does not stay alive: {}", why);
-  for (const auto& line : last_lines(err_path(), 10)) text += "\n    " + line;
-  events_.on_hopeless({Code::internal, text});
+  events_.on_hopeless({Code::internal, words_of(why)});
 }
 
 void CoordinatorKeeper::forget(std::function<void()> done) {

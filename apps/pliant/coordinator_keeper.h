@@ -38,7 +38,7 @@ struct KeeperEvents {
   /// With a store: it is there from now on.
   std::function<void(const std::string& address)> on_place{};
   std::function<void(const std::string& line)> on_trouble{};
-  /// It dies as soon as it is started, and here is why. Nothing more will be tried.
+  /// It has never answered, and dies as soon as it is started: the job cannot begin. Nothing more will be tried.
   std::function<void(const Error& error)> on_hopeless;
 };
 
@@ -54,8 +54,11 @@ struct KeeperOptions {
 
 class CoordinatorKeeper {
  public:
-  /// Of five deaths within this time the fifth is too many.
+  /// After five deaths within this time the next ones are started later and later. Nobody who trains depends on them.
+  /// Only if one has never answered the fifth is too many; and of those that ended by themselves, the fifth is named.
   static constexpr Nanos kTimeOfDeaths = std::chrono::seconds(10);
+  static constexpr Nanos kFirstPause = std::chrono::milliseconds(100);
+  static constexpr Nanos kLongestPause = std::chrono::seconds(2);
   static constexpr std::size_t kDeaths = 5;
   static constexpr Nanos kSilence = std::chrono::seconds(1);
 
@@ -87,7 +90,9 @@ class CoordinatorKeeper {
   void start_child();
   void reap_child();
   void kill_own();
+  void on_death(const std::string& why, bool by_itself);
   void give_up(const std::string& why);
+  std::string words_of(const std::string& why) const;
   std::string err_path() const { return options_.dir + "/coordinator.err"; }
 
   net::Loop& loop_;
@@ -100,6 +105,9 @@ class CoordinatorKeeper {
   Outbox outbox_;
   std::optional<WatchedProcess> child_;
   std::deque<Nanos> deaths_;
+  int failures_ = 0;       // deaths in a row by their own fault
+  Nanos start_at_{0};      // not before
+  bool answered_ = false;  // at least once
   bool hopeless_ = false;
   bool starts_;
   std::optional<net::Dialer> dialer_;

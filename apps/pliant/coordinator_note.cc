@@ -17,12 +17,17 @@ json to_json(const membership::View& view) {
                        {"address", member.address},
                        {"host", member.host},
                        {"endpoint", member.endpoint}});
-  return {
-      {"term", view.term}, {"epoch", view.epoch}, {"seed", view.seed}, {"planned", view.planned}, {"members", members}};
+  return {{"term", view.term},         {"epoch", view.epoch},
+          {"seed", view.seed},         {"planned", view.planned},
+          {"members", members},        {"newcomers", view.newcomers},
+          {"restarts", view.restarts}, {"resume_step", view.resume_step}};
 }
 
 membership::View view_from(const json& from) {
   membership::View view{from.at("term"), from.at("epoch"), from.at("seed"), from.at("planned"), {}};
+  view.newcomers = from.at("newcomers").get<std::vector<std::uint64_t>>();
+  view.restarts = from.at("restarts");
+  view.resume_step = from.at("resume_step");
   for (const auto& member : from.at("members"))
     view.members.push_back(
         {member.at("id"), member.at("pid"), member.at("address"), member.at("host"), member.at("endpoint")});
@@ -38,7 +43,13 @@ std::string note_text(const CoordinatorNote& note) {
               {"wanted", memory.wanted},
               {"spare", memory.spare},
               {"next_id", memory.next_id},
-              {"restarts", memory.restarts}};
+              {"restarts", memory.restarts},
+              {"stopping", memory.stopping}};
+  all["outcomes"] = json::array();
+  for (const auto& [id, outcome] : memory.outcomes)
+    all["outcomes"].push_back({{"id", id}, {"outcome", static_cast<int>(outcome)}});
+  all["ended"] = json::array();
+  for (const auto& [id, view] : memory.ended) all["ended"].push_back({{"id", id}, {"view", view}});
   return all.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
@@ -59,6 +70,10 @@ std::optional<CoordinatorNote> note_from(const std::string& text) {
     note.memory.spare = all.at("spare");
     note.memory.next_id = all.at("next_id");
     note.memory.restarts = all.at("restarts");
+    note.memory.stopping = all.at("stopping");
+    for (const auto& each : all.at("outcomes"))
+      note.memory.outcomes[each.at("id")] = wire::outcome_in(each.at("outcome").get<std::uint8_t>());
+    for (const auto& each : all.at("ended")) note.memory.ended[each.at("id")] = each.at("view").get<std::uint64_t>();
     return note;
   } catch (const json::exception&) {
     return std::nullopt;

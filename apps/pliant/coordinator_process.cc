@@ -19,6 +19,7 @@
 #include "apps/pliant/coordinator_server.h"
 #include "apps/pliant/election.h"
 #include "apps/pliant/job_dir.h"
+#include "apps/pliant/rescue.h"
 #include "base/log.h"
 #include "membership/store.h"
 #include "net/dialer.h"
@@ -47,8 +48,8 @@ class CoordinatorProcess {
   Status serve(const std::optional<membership::Memory>& memory);
   void read_memory();
   void write_memory();
-  void once_sure(std::function<void()> say);
-  void say_all();
+  void once_sure(std::function<void(bool sure)> say);
+  void say_all(bool sure);
   bool is_elsewhere(const Result<membership::Entry>& place);
   void look_for_successor();
   void end_when_forgotten();
@@ -77,14 +78,17 @@ class CoordinatorProcess {
   std::string memory_;          // to be written
   std::uint64_t revision_ = 0;  // of what is stored
   bool writing_ = false, stale_ = false;
-  std::vector<std::function<void()>> unsaid_;  // until what they promise is stored
+  std::vector<std::function<void(bool sure)>> unsaid_;  // until what they promise is stored
   bool ending_ = false;
 };
 
 membership::CoordinatorOptions options_of(const JobRecord& record) {
   const auto& plan = record.plan;
-  return {record.job_name(), plan.seed,     plan.wanted, plan.start,      plan.least,
-          plan.most,         plan.restarts, plan.spare,  Nanos(plan.warm)};
+  return {record.job_name(), plan.seed,
+          plan.wanted,       plan.start,
+          plan.least,        plan.most,
+          plan.restarts,     plan.spare,
+          Nanos(plan.warm),  !value_in(plan.env, "PLIANT_CHECKPOINT").empty()};
 }
 
 /// The lock decides who serves, so a socket that is still there belongs to a coordinator that is gone.
@@ -122,7 +126,8 @@ Status CoordinatorProcess::serve(const std::optional<membership::Memory>& memory
   events.is_agent = [this](pid_t pid) { return is_agent(pid); };
   events.charter = [this] { return charter(); };
   events.remember = [this](const membership::Memory& now) { remember(now); };
-  events.once_sure = [this](std::function<void()> say) { once_sure(std::move(say)); };
+  events.newest_checkpoint = [this] { return newest_checkpoint_of(job_.record); };
+  events.once_sure = [this](std::function<void(bool sure)> say) { once_sure(std::move(say)); };
   server_.emplace(loop_, std::move(listener).value(), options_of(job_.record), memory, std::move(events), chronicle_);
   PLIANT_TRY(open_to_others());
   for (const auto& worker : job_.record.workers)
@@ -156,20 +161,20 @@ void CoordinatorProcess::write_memory() {
     writing_ = false;
     // Lost against a predecessor, a successor, or an attempt that seemed to fail.
     if (!attempt.ok() || !attempt.value().won) stale_ = true;
-    if (!attempt.ok()) return say_all();  // a store that does not answer makes no successor either
+    if (!attempt.ok()) return say_all(false);  // it may answer others
     revision_ = attempt.value().now.revision;
     look_for_successor();
   });
 }
 
-void CoordinatorProcess::once_sure(std::function<void()> say) {
+void CoordinatorProcess::once_sure(std::function<void(bool sure)> say) {
   unsaid_.push_back(std::move(say));
-  if (!store_) return say_all();
+  if (!store_) return say_all(true);
   if (!writing_) look_for_successor();
 }
 
-void CoordinatorProcess::say_all() {
-  for (const auto& say : std::exchange(unsaid_, {})) say();
+void CoordinatorProcess::say_all(bool sure) {
+  for (const auto& say : std::exchange(unsaid_, {})) say(sure);
 }
 
 bool CoordinatorProcess::is_elsewhere(const Result<membership::Entry>& place) {
@@ -183,10 +188,10 @@ bool CoordinatorProcess::is_elsewhere(const Result<membership::Entry>& place) {
 /// still in place after its memory was stored is sure that a successor will read it.
 void CoordinatorProcess::look_for_successor() {
   bool stored = !stale_ && !writing_;
-  auto unsaid = stored ? std::exchange(unsaid_, {}) : std::vector<std::function<void()>>();
+  auto unsaid = stored ? std::exchange(unsaid_, {}) : std::vector<std::function<void(bool sure)>>();
   store_->read(place_key(job_.record.job_name()), [this, unsaid = std::move(unsaid)](const auto& place) {
     if (is_elsewhere(place)) return;
-    for (const auto& say : unsaid) say();
+    for (const auto& say : unsaid) say(place.ok());
     if (stale_ && !writing_) write_memory();
   });
 }

@@ -216,8 +216,6 @@ void CoordinatorServer::on_join(Link link, const wire::Join& join) {
   }
   if (join.pid != connection.pid)
     return refuse(link, fmt::format("process {} may not join in the name of process {}", connection.pid, join.pid));
-  // Longer ones cannot be connected to, and 512 of them would not fit into one notice.
-  if (join.address.size() > kLongestAddress) return refuse(link, "the address is too long");
   auto owner = owner_of(join.pid);
   if (owner && *owner != join.id)
     return refuse(link, fmt::format("process {} belongs to worker {}, not to worker {}", join.pid, *owner, join.id));
@@ -280,6 +278,14 @@ void CoordinatorServer::watch_process(std::uint64_t id, pid_t pid) {
 
 // ---- sending ----
 
+/// What a coordinator may promise that cannot leave it to its successor.
+wire::Message CoordinatorServer::unsure(const wire::Message& message) {
+  auto answer = std::get<wire::Answer>(message);
+  if (answer.ok)
+    answer.text += "; the store does not answer, so that another coordinator would not know of this: ask again later";
+  return answer;
+}
+
 void CoordinatorServer::deliver(const membership::Letters& letters) {
   if (auto memory = coordinator_.memory(); kept_ != memory) {
     events_.remember(memory);
@@ -295,10 +301,16 @@ void CoordinatorServer::deliver(const membership::Letters& letters) {
     if (refusal && connections_.contains(letter.to))
       refuse(letter.to, refusal->reason);
     else if (std::holds_alternative<wire::Answer>(letter.message))
-      events_.once_sure([this, letter] { send_to(letter.to, letter.message); });
+      events_.once_sure(
+          [this, letter](bool sure) { send_to(letter.to, sure ? letter.message : unsure(letter.message)); });
     else if (!refusal)
       send_to(letter.to, letter.message);
   }
+  if (!coordinator_.needs_checkpoint()) return;
+  auto newest = events_.newest_checkpoint();
+  chronicle_.looked_for_checkpoint(newest);
+  deliver(newest.ok() ? coordinator_.on_checkpoint(newest.value())
+                      : coordinator_.on_checkpoint(std::nullopt, newest.error().message));
 }
 
 void CoordinatorServer::send_to(Link link, const wire::Message& message) {

@@ -36,9 +36,11 @@ struct ServerEvents {
   std::function<std::string()> charter;
   /// To be kept for the next coordinator, before anybody hears of it.
   std::function<void(const membership::Memory& memory)> remember;
-  /// An answer binds the next coordinator too: `say` it once that one would know. Never called if there is another one
-  /// already, which has not heard of it.
-  std::function<void(std::function<void()> say)> once_sure;
+  /// The newest good checkpoint that the job has written: its step, or why there is none. May read all of it.
+  std::function<Result<std::uint64_t>()> newest_checkpoint;
+  /// An answer binds the next coordinator too: `say` it once that one would know, or with false if that cannot be found
+  /// out. Never called if there is another one already, which has not heard of it.
+  std::function<void(std::function<void(bool sure)> say)> once_sure;
 };
 
 class CoordinatorServer {
@@ -91,6 +93,7 @@ class CoordinatorServer {
   std::optional<std::uint64_t> owner_of(pid_t pid) const;
 
   void deliver(const membership::Letters& letters);
+  static wire::Message unsure(const wire::Message& message);
   void send_to(Link link, const wire::Message& message);
   void part_from(Link link);
   void flush_all();

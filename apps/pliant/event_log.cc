@@ -10,7 +10,7 @@ void EventLog::open(const JobPlan& plan, const std::string& name) {
   constexpr std::string_view kKey = "PLIANT_RECORD=";
   for (const auto& entry : plan.env) {
     if (!entry.starts_with(kKey)) continue;
-    auto opened = session::Recorder::open(entry.substr(kKey.size()), name);
+    auto opened = record::Recorder::open(entry.substr(kKey.size()), name);
     if (opened.ok())
       recorder_ = std::move(opened).value();
     else
@@ -19,11 +19,11 @@ void EventLog::open(const JobPlan& plan, const std::string& name) {
 }
 
 void EventLog::note(const std::string& what, const std::string& text) {
-  if (recorder_) recorder_->event(unix_seconds(), what, -1, text);
+  if (recorder_) recorder_->write(record::EventRecord{unix_seconds(), what, {}, text});
 }
 
 void EventLog::note(const std::string& what, std::uint64_t worker, const std::string& text) {
-  if (recorder_) recorder_->event(unix_seconds(), what, static_cast<std::int64_t>(worker), text);
+  if (recorder_) recorder_->write(record::EventRecord{unix_seconds(), what, worker, text});
 }
 
 }  // namespace pliant::cli

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "apps/pliant/job_dir.h"
-#include "session/record.h"
+#include "record/recorder.h"
 
 namespace pliant::cli {
 
@@ -20,7 +20,7 @@ class EventLog {
   void note(const std::string& what, std::uint64_t worker, const std::string& text);
 
  private:
-  std::unique_ptr<session::Recorder> recorder_;  // nullptr: nothing is written
+  std::unique_ptr<record::RecordSink> recorder_;  // nullptr: nothing is written
 };
 
 }  // namespace pliant::cli

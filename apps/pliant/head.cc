@@ -59,7 +59,8 @@ int Head::run() {
   loop_.run();
   discovery_.reset();
   console_.erase();
-  if (exit_status_ == 0 && !interrupted_) reporter_.finish(record_.name, snapshot());
+  events_.note("over", std::string(name_of(outcome_)));
+  reporter_.finish(record_.name, outcome_, snapshot());
   reporter_.present(account_.words(seconds(clock_.now())), events_);
   console_.flush();
   return exit_status_;
@@ -111,6 +112,13 @@ void Head::keep_coordinator() {
 
 void Head::on_message(const wire::Message& message) {
   if (const auto* state = std::get_if<wire::JobState>(&message)) {
+    if (state_.view.epoch > 0 && state->view.restarts > state_.view.restarts) say(restart_line(state->view));
+    bool newer = std::pair(state->view.epoch, state->view.term) > std::pair(state_.view.epoch, state_.view.term);
+    if (over_ && newer && phase_ == Phase::ending) {  // somebody trains on whom the coordinator had not heard of
+      over_.reset();
+      end_at_.reset();
+      phase_ = Phase::running;
+    }
     state_ = *state;
     account_.on_state(seconds(clock_.now()), *state);
     ask_provider();
@@ -127,8 +135,8 @@ void Head::on_message(const wire::Message& message) {
 
 void Head::on_over(const wire::Over& over) {
   over_ = over;
-  if (!over.good && phase_ == Phase::running)
-    failure_ = over.reason.empty() ? "nobody has finished it" : printable(over.reason);
+  if (wire::outcome_in(over.outcome) == Outcome::failed && phase_ == Phase::running)
+    failure_ = over.reason.empty() ? "no worker has finished it" : printable(over.reason);
   if (phase_ == Phase::running) finish_soon();
 }
 
@@ -199,9 +207,14 @@ void Head::tick() {
 
 /// An agent that could not be told that the job is finished does not make it fail.
 void Head::conclude() {
-  if (interrupted_) return;
-  if (over_ && over_->good) {
+  outcome_ = over_ ? wire::outcome_in(over_->outcome) : Outcome::failed;
+  if (outcome_ == Outcome::finished) {
     exit_status_ = 0;
+    return;
+  }
+  if (interrupted_ || outcome_ == Outcome::stopped) {
+    outcome_ = Outcome::stopped;
+    if (!interrupted_) exit_status_ = 128 + SIGTERM;
     return;
   }
   say(fmt::format("pliant: job '{}' failed: {}\n", record_.name, failure_));

@@ -14,6 +14,9 @@
 //   both      the grace time and more is over      same      end what leads to the hosts
 //   both      nothing leads to any host            -         end the coordinator
 //
+// The exit code is 0 if the job finished, 128 + N if signal N stopped it, 143 if all its workers were told to leave,
+// else that of what failed.
+//
 // Nothing of the job depends on it: if it is killed, the job goes on, and `pliant run --attach` takes it up again.
 #pragma once
 
@@ -143,6 +146,7 @@ class Head {
   bool interrupted_ = false;
   std::string failure_;
   bool concluded_ = false;
+  Outcome outcome_ = Outcome::running;  // of the job; known at the end
   int exit_status_ = 0;
 };
 

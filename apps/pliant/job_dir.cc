@@ -113,10 +113,16 @@ bool owned_by_us(const std::string& path) {
 
 /// What a job's processes put into its directory. Anything else was put there by somebody else and is left alone.
 bool is_ours(const std::string& file) {
+  // Of Slurm: its note, the script, which holds the job's secret, and what its commands have written.
+  for (const char* program : {"sbatch", "squeue", "scancel", "sacct", "sinfo"})
+    for (const char* end : {".out", ".err"})
+      if (file == std::string(program) + end) return true;
+  for (const char* ours : {"slurm", "slurm.sh", "slurm.new", "slurm.sh.new"})
+    if (file == ours) return true;
   return file.starts_with("job.json") || file.starts_with("status.json") || file.starts_with("environment") ||
          file.starts_with("coordinator.") || file == "secret" || file == "ticket" ||
          ((file.starts_with("rank-") || file.starts_with("host-")) &&
-          (file.ends_with(".out") || file.ends_with(".err")));
+          (file.ends_with(".out") || file.ends_with(".err") || file.ends_with(".note")));
 }
 
 /// REQUIRES the base's lock. Removes what a dead job left; false if it runs, or if the directory is no job's.

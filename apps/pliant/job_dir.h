@@ -70,7 +70,8 @@ struct JobPlan {
   std::string endpoint{};          ///< where the coordinator is reached from there: address and port
   std::string interface_name{};    ///< that workers are reached at; empty: the one that leads to the coordinator
   std::string ports{};             ///< "4000-4100": that workers listen at; empty: the kernel's choice
-  std::string store{};             ///< that decides outside of the job; empty: there is none
+  /// That decides outside of the job; empty: there is none. It ends with a random part, which is this run's alone.
+  std::string store{};
   bool spread() const { return !endpoint.empty(); }
 };
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "apps/pliant/bench.h"
+#include "apps/pliant/chaos.h"
 #include "apps/pliant/command.h"
 #include "apps/pliant/coordinator_process.h"
 #include "apps/pliant/doctor.h"
@@ -55,6 +56,7 @@ int run_main(const std::vector<std::string>& words) {
   add_resize(app, action);
   add_stop(app, action);
   add_verify(app, action);
+  add_chaos(app, action);
   add_plan(app, action);
   add_coordinator(app, action);
   add_doctor(app, action);

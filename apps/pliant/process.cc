@@ -2,6 +2,8 @@
 
 #include <dirent.h>
 #include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -60,6 +62,12 @@ Result<Fd> open_process(const ProcessId& process) {
 
 bool signal_process(const Fd& pidfd, int signal) {
   return syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0) == 0;
+}
+
+bool signal_group(const ProcessId& leader, const Fd& pidfd, int signal) {
+  pollfd ended{pidfd.get(), POLLIN, 0};
+  if (leader.pid <= 1 || poll(&ended, 1, 0) != 0 || getpgid(leader.pid) != leader.pid) return false;
+  return kill(-leader.pid, signal) == 0;
 }
 
 std::vector<pid_t> ancestry_of(pid_t pid) {

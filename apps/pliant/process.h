@@ -31,6 +31,10 @@ Result<Fd> open_process(const ProcessId& process);
 /// Signals exactly the process behind a descriptor of open_process or of a child.
 bool signal_process(const Fd& pidfd, int signal);
 
+/// Signals the group that the process behind the descriptor leads, if that process still runs: then the group's number
+/// is its own.
+bool signal_group(const ProcessId& leader, const Fd& pidfd, int signal);
+
 /// The process, the one that started it, and so on up to the first.
 std::vector<pid_t> ancestry_of(pid_t pid);
 /// A process group in its session: both numbers together are not taken by others while any of its processes lives.

@@ -56,14 +56,17 @@ void StatusReporter::update(Nanos now, const Snapshot& snapshot) {
   }
 }
 
-void StatusReporter::finish(const std::string& job, const Snapshot& snapshot) {
+void StatusReporter::finish(const std::string& job, Outcome outcome, const Snapshot& snapshot) {
   console_.erase();
   if (mode_ == StatusMode::off || !snapshot.progress) return;
   auto whole = snapshot;  // that the workers have ended is the point of the line, not its news
   whole.phase = "running";
   whole.workers = whole.alive = static_cast<int>(snapshot.progress->workers);
   whole.seconds_left.reset();
-  console_.write(Stream::err, fmt::format("pliant: job '{}' is done: {}\n", job,
+  auto how = outcome == Outcome::finished  ? "is done"
+             : outcome == Outcome::stopped ? "was stopped before it was done"
+                                           : "has failed";
+  console_.write(Stream::err, fmt::format("pliant: job '{}' {}: {}\n", job, how,
                                           render_line(whole, std::numeric_limits<int>::max())));
 }
 

@@ -26,8 +26,8 @@ class StatusReporter {
 
   /// Call often; it decides what is due. Redraws the live line if output has pushed it away.
   void update(Nanos now, const Snapshot& snapshot);
-  /// The last word of a job that ended well: its final state on a line of its own.
-  void finish(const std::string& job, const Snapshot& snapshot);
+  /// The last word of a job: how it ended and its final state, on a line of its own.
+  void finish(const std::string& job, Outcome outcome, const Snapshot& snapshot);
   /// What it has cost, after that and in the records.
   void present(const std::vector<std::string>& bill, EventLog& events);
 

@@ -51,9 +51,10 @@ bool stop_agent(const Job& job, bool force) {
 bool signal_workers(const Job& job, int signal) {
   bool none = true;
   for (const auto& worker : job.record.workers) {
-    if (!alive(worker.process)) continue;
+    auto pidfd = open_process(worker.process);
+    if (!pidfd.ok() || !alive(worker.process)) continue;
     none = false;
-    if (signal) kill(-worker.process.pid, signal);
+    if (signal) signal_group(worker.process, pidfd.value(), signal);
   }
   return none;
 }
@@ -82,9 +83,10 @@ bool stop_workers(const Job& job, bool force) {
 bool signal_hosts(const Job& job, int signal) {
   bool none = true;
   for (const auto& host : job.record.hosts) {
-    if (!alive(host.process)) continue;
+    auto pidfd = open_process(host.process);
+    if (!pidfd.ok() || !alive(host.process)) continue;
     none = false;
-    if (signal) kill(-host.process.pid, signal);
+    if (signal) signal_group(host.process, pidfd.value(), signal);
   }
   return none;
 }

@@ -165,7 +165,11 @@ bool WatchedProcess::reap() {
 }
 
 void WatchedProcess::signal_group(int signal) const {
-  if (!ending_) kill(-id_.pid, signal);
+  if (ending_) return;
+  if (child_)
+    kill(-id_.pid, signal);  // its number is its own until it is reaped
+  else
+    cli::signal_group(id_, pidfd_, signal);
 }
 
 }  // namespace pliant::cli

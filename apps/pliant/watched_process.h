@@ -1,5 +1,5 @@
-// A process that is watched to its end: a child in its own process group, with files for its output and nothing else of
-// the agent's; or one that somebody else started.
+// A process that is watched to its end: a child in its own process group or session, with files for its output and
+// nothing else of the agent's; or one that somebody else started.
 #pragma once
 
 #include <sys/resource.h>
@@ -24,9 +24,11 @@ struct SpawnOptions {
   std::string in{};  ///< a file for its stdin; empty: nothing to read
   std::string out;   ///< files for its stdout and stderr
   std::string err;
-  rlimit files{};            ///< the limit on descriptors that it gets
-  bool append = false;       ///< to the files; else they are emptied first
-  bool own_session = false;  ///< instead of merely its own group: no terminal reaches it
+  rlimit files{};       ///< the limit on descriptors that it gets
+  bool append = false;  ///< to the files; else they are emptied first
+  /// Instead of merely its own group. No terminal reaches it; and the end of this process does not end it while it is
+  /// stopped: the kernel sends SIGHUP to a stopped group when the last parent in its session ends.
+  bool own_session = false;
 };
 
 /// Destroying it neither ends nor reaps the process: workers and coordinator outlive their agent.

@@ -28,6 +28,10 @@ bool chose_an_allocator(const Variables& variables) {
 
 }  // namespace
 
+std::string note_file(const std::string& dir, std::uint64_t id) {
+  return dir + "/rank-" + std::to_string(id) + ".note";
+}
+
 std::vector<std::string> own_environment() {
   std::vector<std::string> list;
   for (char** entry = environ; entry && *entry; ++entry) list.emplace_back(*entry);
@@ -45,6 +49,7 @@ std::vector<std::string> environment_of(std::uint64_t id, const WorkerEnv& wante
   variables["PLIANT_COORDINATOR"] = wanted.coordinator;
   variables["PLIANT_SEED"] = std::to_string(wanted.seed);
   variables["PLIANT_THREADS"] = std::to_string(wanted.threads);
+  if (!wanted.dir.empty()) variables["PLIANT_NOTE"] = note_file(wanted.dir, id);
   if (!wanted.host.empty()) {
     variables["PLIANT_HOST"] = wanted.host;
     variables["PLIANT_SECRET_FILE"] = wanted.secret_file;

@@ -41,8 +41,11 @@ Result<const Worker*> WorkerSet::start(std::uint64_t id) {
   spawn.argv = options_.argv;
   spawn.env = environment_of(id, options_.env, options_.environment);
   spawn.files = before_;
+  spawn.own_session = true;  // the agent may be killed while the worker is stopped
   spawn.out = fmt::format("{}/rank-{}.out", options_.output_dir, id);
   spawn.err = fmt::format("{}/rank-{}.err", options_.output_dir, id);
+  std::error_code ignored;
+  std::filesystem::remove(note_file(options_.env.dir, id), ignored);  // of another process with this id
   auto process = WatchedProcess::spawn(spawn);
   if (!process.ok()) return process.error();
   add({id, std::move(process).value(), clock_.now(), spawn.out, spawn.err});

@@ -36,10 +36,12 @@
 namespace pliant {
 
 namespace session {
-class Core;
-struct Area;
-class Ticket;
-}  // namespace session
+class Runtime;
+}
+namespace step {
+struct StableRegion;
+class StepReduction;
+}  // namespace step
 
 /// A stream of random numbers that depends on nothing but its key: the same (seed, epoch, step, slot) gives the same
 /// numbers on every worker, in every run, whatever happened before.
@@ -124,10 +126,10 @@ class Region {
 
  private:
   friend class Session;
-  friend class session::Core;
+  friend class session::Runtime;
   void* data();
-  std::size_t bytes_ = 0;                // as asked for
-  std::shared_ptr<session::Area> area_;  // shared with the session, which renews its memory
+  std::size_t bytes_ = 0;                       // as asked for
+  std::shared_ptr<step::StableRegion> memory_;  // shared with the session, which renews its memory
 };
 
 /// A reduction in flight. Dropping it is allowed: the reduction goes on.
@@ -140,8 +142,8 @@ class Reduction {
 
  private:
   friend class Session;
-  session::Core* core_ = nullptr;
-  std::shared_ptr<session::Ticket> ticket_;  // shared with the session, which repeats it if a worker is lost
+  session::Runtime* runtime_ = nullptr;
+  std::shared_ptr<step::StepReduction> reduction_;  // shared with the session, which repeats it if a worker is lost
   const T* plain_ = nullptr;
   std::size_t count_ = 0;
 };
@@ -197,8 +199,8 @@ class Step {
   void log(std::string_view name, const Tensor& value) { log(name, value.template item<double>()); }
 
  private:
-  friend class session::Core;
-  session::Core* core_ = nullptr;
+  friend class session::Runtime;
+  session::Runtime* runtime_ = nullptr;
   std::uint64_t index_ = 0;
   std::uint64_t epoch_ = 0;
   double progress_ = 0;
@@ -213,8 +215,8 @@ class Session {
   static Session join(const JoinOptions& options = {});
   Session(Session&&) noexcept;
   Session& operator=(Session&&) noexcept;
-  /// Releases and says goodbye without waiting for anybody. During the unwinding of an exception it says nothing, so
-  /// that the others see a failure and not a departure.
+  /// Releases and says goodbye without waiting for anybody: the others go on at once. If an exception unwinds the
+  /// stack, the goodbye says that this worker has failed. A forked child that destroys what it inherited ends nothing.
   ~Session();
 
   /// Constants inside a step. A worker that was started while the job runs is no part of it before its loop begins:
@@ -227,6 +229,8 @@ class Session {
   /// True once this worker was told to leave (SIGTERM), and its loop has ended because of that. The job goes on without
   /// it: clean up and return.
   bool departed() const;
+  /// How the loop ended: finished, stopped with the whole job, or left while the job may go on. Running before that.
+  Outcome outcome() const;
   /// Asks for another number of workers, from the leader; takes effect between two later steps, if it can.
   void resize(int workers);
   std::uint64_t seed() const;
@@ -235,6 +239,7 @@ class Session {
 
   /// Adds state to what all workers hold alike. Before the first step it is copied from rank 0 to everybody.
   Session& share(const std::string& name, StatePtr state);
+  /// How many samples a step takes. Inside a step: from the next one on.
   void batch(const BatchPlan& plan);
   /// How much of each batch this worker takes, relative to the others (1): 0.5 for a machine of half the speed, 0 to
   /// take nothing for a while. The batch as a whole stays what it is. From the step after the next on.
@@ -282,12 +287,13 @@ class Session {
   std::uint64_t digest();
 
   /// For adapters and tests.
-  explicit Session(std::unique_ptr<session::Core> core);
-  session::Core& core() { return *core_; }
+  explicit Session(std::unique_ptr<session::Runtime> runtime);
+  session::Runtime& runtime() { return *runtime_; }
 
  private:
   static std::string type_name(const std::type_info& type);
-  std::unique_ptr<session::Core> core_;
+  void part() noexcept;
+  std::unique_ptr<session::Runtime> runtime_;
 };
 
 /// Deals out the samples of a data set: every sample once per epoch, whoever is there to take it. One per session.
@@ -302,7 +308,7 @@ class ElasticSampler {
   std::uint64_t steps_per_epoch() const;
 
  private:
-  session::Core* core_;
+  session::Runtime* runtime_;
 };
 
 /// The range that Session::steps returns.
@@ -318,11 +324,11 @@ class Steps {
     Step operator*() const { return step_; }
     iterator& operator++();
     void operator++(int) { ++*this; }
-    bool operator==(std::default_sentinel_t) const { return core_ == nullptr; }
+    bool operator==(std::default_sentinel_t) const { return runtime_ == nullptr; }
 
    private:
     friend class Steps;
-    session::Core* core_ = nullptr;
+    session::Runtime* runtime_ = nullptr;
     Step step_;
   };
   iterator begin();
@@ -330,7 +336,7 @@ class Steps {
 
  private:
   friend class Session;
-  session::Core* core_ = nullptr;
+  session::Runtime* runtime_ = nullptr;
 };
 
 }  // namespace pliant

@@ -52,6 +52,21 @@ constexpr std::string_view name_of(Op op) {
   return kNames[static_cast<int>(op)];
 }
 
+/// How a worker's part in its job ended.
+enum class Outcome : std::uint8_t {
+  running,   ///< it has not ended
+  finished,  ///< the loop did what it was asked for, or the program left the loop by itself
+  stopped,   ///< the whole job was told to stop
+  left,      ///< this worker was told to leave, or is not needed any more
+  failed,    ///< an exception ended the session
+};
+inline constexpr int kOutcomes = 5;
+
+constexpr std::string_view name_of(Outcome outcome) {
+  constexpr std::string_view kNames[kOutcomes] = {"running", "finished", "stopped", "left", "failed"};
+  return kNames[static_cast<int>(outcome)];
+}
+
 /// Storage for 16-bit floats where the language has none.
 struct Half {
   std::uint16_t bits = 0;

@@ -76,4 +76,13 @@ class ByteReader {
   bool ok_ = true;
 };
 
+/// What was written, as text, and a reader of such text.
+inline std::string text_of(ByteWriter out) {
+  auto bytes = std::move(out).take();
+  return {bytes.begin(), bytes.end()};
+}
+inline ByteReader reader_of(std::string_view bytes) {
+  return ByteReader({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
+}
+
 }  // namespace pliant

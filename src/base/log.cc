@@ -27,9 +27,13 @@ std::string& prefix() {  // guarded by prefix_mutex
   return text;
 }
 
+thread_local Sink* redirected = nullptr;
+
 }  // namespace
 
-bool enabled(Level level) { return level >= threshold(); }
+bool enabled(Level level) { return redirected ? redirected->enabled(level) : level >= threshold(); }
+
+void redirect(Sink* sink) { redirected = sink; }
 
 void set_prefix(std::string_view name) {
   std::lock_guard lock(prefix_mutex);
@@ -37,6 +41,7 @@ void set_prefix(std::string_view name) {
 }
 
 void write(Level level, std::string_view text) {
+  if (redirected) return redirected->write(level, text);
   std::string line;
   {
     std::lock_guard lock(prefix_mutex);

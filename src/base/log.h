@@ -12,6 +12,14 @@ enum class Level { debug, info, warn, error };
 
 bool enabled(Level level);
 void write(Level level, std::string_view text);
+/// Where the calling thread's lines go instead of stderr; nullptr: to stderr. For simulations.
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  virtual bool enabled(Level level) = 0;
+  virtual void write(Level level, std::string_view text) = 0;
+};
+void redirect(Sink* sink);
 /// The name shown before each line of this process: "" or a rank.
 void set_prefix(std::string_view prefix);
 

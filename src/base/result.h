@@ -62,12 +62,15 @@ Error errno_error(const std::string& what, int number);
 Error errno_error(const std::string& what);
 
 /// A bug, not an event: says where and stops the process.
-#define PLIANT_ASSERT(condition)                                                          \
-  do {                                                                                    \
-    if (!(condition)) {                                                                   \
-      std::fprintf(stderr, "pliant: bug: %s at %s:%d\n", #condition, __FILE__, __LINE__); \
-      std::abort();                                                                       \
-    }                                                                                     \
+[[noreturn]] void stop_for_bug(const char* condition, const char* file, int line);
+/// What the calling thread does instead, which must not return; nullptr: as usual. For simulations, whose workers are
+/// not processes.
+using BugHandler = void (*)(const char* condition, const char* file, int line);
+void on_bug(BugHandler handler);
+
+#define PLIANT_ASSERT(condition)                                              \
+  do {                                                                        \
+    if (!(condition)) ::pliant::stop_for_bug(#condition, __FILE__, __LINE__); \
   } while (false)
 
 #define PLIANT_TRY(expression)                                              \

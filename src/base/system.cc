@@ -100,11 +100,24 @@ std::uint64_t available_memory() {
   for (std::string name, rest; info >> name && std::getline(info, rest);)
     if (name == "MemAvailable:") available = std::strtoull(rest.c_str(), nullptr, 10) * 1024;
   for_cgroups("memory", [&](const std::string& folder, bool v2) {
-    auto limit = number_in(folder + (v2 ? "/memory.max" : "/memory.limit_in_bytes"));
-    auto used = number_in(folder + (v2 ? "/memory.current" : "/memory.usage_in_bytes"));
-    if (limit && used) available = std::min(available, *limit > *used ? *limit - *used : 0);
+    if (auto left = memory_left_in(folder, v2)) available = std::min(available, *left);
   });
   return available;
+}
+
+std::optional<std::uint64_t> memory_left_in(const std::string& cgroup, bool v2) {
+  auto limit = number_in(cgroup + (v2 ? "/memory.max" : "/memory.limit_in_bytes"));
+  auto used = number_in(cgroup + (v2 ? "/memory.current" : "/memory.usage_in_bytes"));
+  if (!limit || !used) return std::nullopt;
+  std::uint64_t reclaimable = 0;
+  std::ifstream stat(cgroup + "/memory.stat");
+  std::string name;
+  for (std::uint64_t value = 0; stat >> name >> value;)
+    if (name == (v2 ? "inactive_file" : "total_inactive_file") || name == (v2 ? "active_file" : "total_active_file") ||
+        name == "slab_reclaimable")
+      reclaimable += value;
+  auto kept = *used - std::min(*used, reclaimable);
+  return *limit - std::min(*limit, kept);
 }
 
 CpuLevel cpu_level() {

@@ -11,8 +11,12 @@ namespace pliant {
 /// Cores this process may really use: affinity mask and cgroup (v1 and v2) quotas, at least 1.
 int usable_cores();
 
-/// Bytes that this process may still take, by the machine's and its cgroups' (v1 and v2) word.
+/// Bytes that this process can have at most, by the machine's and its cgroups' (v1 and v2) word, once the kernel has
+/// taken back what it can. More than that will surely fail; less may fail too: only an allocation tells.
 std::uint64_t available_memory();
+/// The same of one cgroup, by its folder; nothing if it sets no limit. Page cache counts as free: the kernel gives it
+/// up before it refuses memory.
+std::optional<std::uint64_t> memory_left_in(const std::string& cgroup, bool v2);
 
 /// CPU levels whose kernels may round differently. Members of a job must agree (invariant 7).
 enum class CpuLevel : std::uint8_t { baseline, avx2, avx512 };

@@ -24,6 +24,11 @@ bool can_cross(Dtype dtype, Op op) {
   return op != Op::weighted_mean && !(bytes && op == Op::mean);
 }
 
+/// Unlike a comparison of addresses this tells a region from a later one in the same place.
+bool is_same(const std::weak_ptr<SharedRegion>& before, const std::shared_ptr<SharedRegion>& now) {
+  return !before.owner_before(now) && !now.owner_before(before);
+}
+
 }  // namespace
 
 Engine::Engine(Team team, Control* control, const GroupOptions& options, Streams* streams)
@@ -69,12 +74,13 @@ void Engine::start() {
 
 Result<LocalChannel*> Engine::channel_for(const Request& request, const RegionMaker& plain_region) {
   bool registered = request.region != nullptr;
+  auto region = std::static_pointer_cast<SharedRegion>(request.region);  // groups of this kind make no others
   ChannelShape shape{request.count, registered ? request.offset : 0, request.dtype, request.op,
                      registered ? Memory::registered : Memory::plain};
   auto& history = channels_[std::string(request.name)];
   if (!history.empty()) {
     auto& newest = *history.back();
-    if (newest.own->shape == shape && (!registered || newest.region == request.region)) return &newest;
+    if (newest.own->shape == shape && (!registered || is_same(newest.registered, region))) return &newest;
   }
   auto index = control_->channels.load(std::memory_order_relaxed);
   if (index == kMaxChannels) return Error{Code::invalid, fmt::format("more than {} names of reductions", kMaxChannels)};
@@ -83,32 +89,34 @@ Result<LocalChannel*> Engine::channel_for(const Request& request, const RegionMa
   channel->name = request.name;
   channel->index = index;
   channel->own = &control_->channel[index];
-  channel->region = request.region;
+  channel->registered = region;
   channel->hash = hash_name(request.name);
   channel->peers.resize(team_.members.size(), nullptr);
   std::uint64_t first_use = history.empty() ? 0 : history.back()->own->first_use + history.back()->uses;
   auto bytes = request.count * size_of(request.dtype);
   if (registered) {
     channel->pieces =
-        pieces_of(request.region->stripes(), topology_.place_of[team_.rank], request.offset, request.offset + bytes);
+        pieces_of(region->stripes(), topology_.place_of[team_.rank], request.offset, request.offset + bytes);
   } else {
     channel->ring = ring_for(bytes, team_.size());
-    auto region = plain_region(fmt::format("~{}#{}", request.name.substr(0, 100), first_use),
-                               channel->ring.chunk * static_cast<std::size_t>(channel->ring.slots));
-    if (!region.ok()) return region.error();
-    channel->region = std::move(region).value();
+    auto made = plain_region(fmt::format("~{}", request.name.substr(0, kMaxChannelName - 1)),
+                             channel->ring.chunk * static_cast<std::size_t>(channel->ring.slots));
+    if (!made.ok()) return made.error();
+    channel->buffer = std::move(made).value();
   }
+  const auto& region_name = registered ? region->name() : channel->buffer->name();
   auto& entry = *channel->own;
   entry.first_use = first_use;
   entry.chunks = registered ? 1 : channel->ring.chunks;
   entry.shape = shape;
   entry.name_length = static_cast<std::uint8_t>(request.name.size());
   std::memcpy(entry.name, request.name.data(), request.name.size());
-  entry.region_length = static_cast<std::uint8_t>(std::min(channel->region->name().size(), kMaxChannelName));
-  std::memcpy(entry.region, channel->region->name().data(), entry.region_length);
+  entry.region_length = static_cast<std::uint8_t>(std::min(region_name.size(), kMaxChannelName));
+  std::memcpy(entry.region, region_name.data(), entry.region_length);
   control_->channels.store(index + 1, std::memory_order_seq_cst);
   if (bridge_) bridge_->announce(index, entry);
-  ring();  // a peer may sleep because it found no such channel here
+  ring();                                                // a peer may sleep because it found no such channel here
+  if (!history.empty()) history.back()->buffer.reset();  // what is in flight holds it
   history.push_back(std::move(channel));
   return history.back().get();
 }
@@ -120,8 +128,8 @@ Result<std::shared_ptr<Work>> Engine::submit(const Request& request, const Regio
   if (request.count == 0) return Error{Code::invalid, fmt::format("reduction '{}' has no elements", request.name)};
   if (request.region && (request.offset % size_of(request.dtype) != 0 || request.offset > request.region->bytes() ||
                          bytes > request.region->bytes() - request.offset))
-    return Error{Code::invalid,
-                 fmt::format("reduction '{}' is outside of region '{}'", request.name, request.region->name())};
+    return Error{Code::invalid, fmt::format("reduction '{}' is outside of region '{}'", request.name,
+                                            static_cast<const SharedRegion&>(*request.region).name())};
   if (!request.region && (!request.in || !request.out))
     return Error{Code::invalid, fmt::format("reduction '{}' has no memory", request.name)};
 
@@ -136,6 +144,7 @@ Result<std::shared_ptr<Work>> Engine::submit(const Request& request, const Regio
     if (!found.ok()) return found.error();
     auto& channel = *found.value();
     work->channel_ = &channel;
+    work->region_ = request.region ? std::static_pointer_cast<SharedRegion>(request.region) : channel.buffer;
     work->use_ = channel.own->first_use + channel.uses;
     work->base_ = channel.uses * channel.own->chunks;
     work->in_ = static_cast<const std::byte*>(request.in);
@@ -146,8 +155,9 @@ Result<std::shared_ptr<Work>> Engine::submit(const Request& request, const Regio
       work->parts_.resize(request.marks->size());
     }
     work->confirmed_later_ = request.confirmed_later;
-    if (request.region) work->result_ = request.region->result(static_cast<int>(work->use_ % 2)) + request.offset;
-    channel.own->weight[work->use_ % 2] = request.weight;
+    if (request.region) work->result_ = work->region_->result(static_cast<int>(work->use_ % 2)) + request.offset;
+    work->weight_ = request.weight;
+    if (request.region) channel.own->weight[work->use_ % 2] = request.weight;  // it is published at once
     ++channel.uses;
     inbox_.push_back(work);
     in_flight_.fetch_add(1, std::memory_order_seq_cst);
@@ -186,7 +196,7 @@ bool Engine::settle(Work& work) {
   std::lock_guard lock(work_mutex_);
   progress();  // takes what was submitted after the fence, and fails it
   if (work.state() == Work::State::done) return true;
-  if (!work.channel_->region->ready() || !all_published(work)) return false;
+  if (!work.region_->ready() || !all_published(work)) return false;
   if (work.channel_->own->shape.memory == Memory::plain)
     while (work.copied_out_ < work.channel_->ring.chunks) copy_out(work, work.copied_out_++);
   add_measured(work);

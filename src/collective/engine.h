@@ -45,13 +45,14 @@ struct LocalChannel {
   std::string name;
   std::uint32_t index = 0;  // in the own control segment
   Channel* own = nullptr;
-  std::shared_ptr<Region> region;
-  Ring ring;                          // plain memory only
-  std::vector<Piece> pieces;          // what this rank reduces; registered memory only
-  std::uint64_t hash = 0;             // of the name
-  std::uint64_t uses = 0;             // of this shape; guarded by Engine::submit_mutex_
-  std::vector<const Channel*> peers;  // by rank, nullptr until found; guarded by Engine::work_mutex_ until agreed
-  std::atomic<bool> agreed{false};    // all peers are found
+  std::weak_ptr<SharedRegion> registered;  // the caller's; whoever reduces or reads in it holds it
+  std::shared_ptr<SharedRegion> buffer;    // of plain memory, until the name is used with another shape
+  Ring ring;                               // plain memory only
+  std::vector<Piece> pieces;               // what this rank reduces; registered memory only
+  std::uint64_t hash = 0;                  // of the name
+  std::uint64_t uses = 0;                  // of this shape; guarded by Engine::submit_mutex_
+  std::vector<const Channel*> peers;       // by rank, nullptr until found; guarded by Engine::work_mutex_ until agreed
+  std::atomic<bool> agreed{false};         // all peers are found
 };
 
 class Work final : public Operation {
@@ -69,8 +70,12 @@ class Work final : public Operation {
  private:
   friend class Engine;
   friend class Diagnosis;
-  LocalChannel* channel_ = nullptr;
+  LocalChannel* channel_ = nullptr;  // of no meaning once the engine is gone
+  // Shared: with its user and the channel. What is in flight needs it, and results lie in it, perhaps longer than the
+  // group lives.
+  std::shared_ptr<SharedRegion> region_;
   std::uint64_t use_ = 0;   // of the name
+  double weight_ = 1;       // of this rank's contribution
   std::uint64_t base_ = 0;  // chunks of this channel before this use
   const std::byte* in_ = nullptr;
   std::byte* out_ = nullptr;
@@ -104,7 +109,7 @@ class Engine {
   void start();
 
   /// `plain_region` makes the ring for a plain channel on its first use.
-  using RegionMaker = std::function<Result<std::shared_ptr<Region>>(const std::string& name, std::size_t bytes)>;
+  using RegionMaker = std::function<Result<std::shared_ptr<SharedRegion>>(const std::string& name, std::size_t bytes)>;
   Result<std::shared_ptr<Work>> submit(const Request& request, const RegionMaker& plain_region);
   Status wait(const Work& work);
   Result<std::vector<std::string>> exchange(std::string_view row);
@@ -131,7 +136,7 @@ class Engine {
 
   Result<LocalChannel*> channel_for(const Request& request, const RegionMaker& plain_region);
   bool progress();  // guarded by work_mutex_
-  bool try_progress(int waiting_here);
+  bool try_progress(int waiting_here, bool last = false);
   Moved advance(Work& work);  // guarded by work_mutex_
   using Ranks = std::vector<int>;
   bool all_have(Work& work, const Ranks& ranks, std::atomic<std::uint64_t> Channel::*counter, std::uint64_t target);
@@ -214,6 +219,7 @@ class Engine {
   std::atomic<bool> any_departed_{false};
   std::atomic<int> in_flight_{0};
   std::atomic<int> helpers_{0};              // threads in wait_until()
+  std::atomic<bool> passed_by_{false};       // somebody will sleep because another thread works
   std::atomic<std::uint32_t> work_bell_{0};  // what the background thread sleeps on
   std::atomic<bool> background_sleeps_{false};
   std::atomic<bool> background_watches_{false};  // it is awake, or sleeps on everybody's bells

@@ -7,8 +7,10 @@
 #include <mutex>
 #include <set>
 
+#include "base/fault.h"
 #include "base/log.h"
 #include "collective/engine.h"
+#include "collective/mapper.h"
 #include "net/shared_memory.h"
 
 namespace pliant::collective {
@@ -16,11 +18,9 @@ namespace {
 
 constexpr Nanos kBetweenQuestions = std::chrono::milliseconds(20);
 
-}  // namespace
-
-class Group::Impl final : public ViewEvents {
+class SharedGroup final : public Group, private ViewEvents {
  public:
-  Impl(Team team, std::unique_ptr<Mesh> own_mesh, Mesh* mesh, GroupOptions options, net::OwnSegment control)
+  SharedGroup(Team team, std::unique_ptr<Mesh> own_mesh, Mesh* mesh, GroupOptions options, net::OwnSegment control)
       : team_(std::move(team)),
         options_(options),
         segment_(std::move(control)),
@@ -35,15 +35,15 @@ class Group::Impl final : public ViewEvents {
     engine_.emplace(team_, control_words, options_, mesh_ ? mesh_->streams() : nullptr);
   }
 
-  ~Impl() override {
-    if (mesh_) mesh_->unsubscribe(team_.view_hash);  // first: its thread calls into everything else
+  ~SharedGroup() override {
+    if (mesh_) mesh_->unsubscribe(team_.view_hash);  // first: its thread calls into everything else, the mapper too
   }
 
   Status enter() {
     if (mesh_) {
       mesh_->connect(team_.members);
-      mesh_->subscribe(team_.view_hash, this);
-      mesh_->send(neighbours(), wire::Entered{team_.view_hash, team_.view}, {segment_.fd.get()});
+      mesh_->subscribe(team_.view_hash, this, team_.view.epoch);
+      PLIANT_TRY(mesh_->send(neighbours(), wire::Entered{team_.view_hash, team_.view}, {segment_.fd.get()}));
       mesh_->send(strangers(), wire::Entered{team_.view_hash, team_.view});
       PLIANT_TRY(wait_formed());
     }
@@ -83,47 +83,72 @@ class Group::Impl final : public ViewEvents {
       engine_->fence({Code::peer_lost, why});
   }
 
-  Result<std::shared_ptr<Region>> create_region(const std::string& name, std::size_t bytes, int results,
-                                                Region::Input input = {}) {
+  Result<std::shared_ptr<SharedRegion>> make_region(const std::string& name, std::size_t bytes, int results,
+                                                    const Region::Input& input = {}) {
     if (name.empty() || name.size() > kMaxChannelName)
       return Error{Code::invalid, fmt::format("a region needs a name of 1 to {} characters", kMaxChannelName)};
     const auto& topology = engine_->topology();
     auto here = static_cast<int>(local_ranks().size());
     auto sharers = here == team_.size() ? here : topology.widest() * topology.host_count();
-    auto created = Region::create(name, bytes, here, topology.place_of[team_.rank], results, std::move(input), sharers);
+    auto created = SharedRegion::create(name, bytes, here, topology.place_of[team_.rank], results, input, sharers);
     if (!created.ok()) return created;
     auto region = created.value();
+    auto notice = region->notice();
     std::vector<Parked> parked;
     {
       std::lock_guard lock(mutex_);
-      if (!names_.insert(name).second) return Error{Code::invalid, fmt::format("region '{}' exists already", name)};
-      regions_[name] = region;
-      parked = std::move(parked_[name]);
-      parked_.erase(name);
+      notice.generation = ++generations_[name];
+      RegionKey key{name, notice.generation};
+      std::erase_if(regions_, [](const auto& entry) { return entry.second.expired(); });
+      regions_[key] = region;
+      if (auto at = parked_.find(key); at != parked_.end()) parked = std::move(parked_.extract(at).mapped());
     }
     if (mesh_) {
-      auto notice = region->notice();
       notice.view_hash = team_.view_hash;
-      mesh_->send(neighbours(), std::move(notice), region->descriptors());
+      PLIANT_TRY(mesh_->send(neighbours(), std::move(notice), region->descriptors()));
     }
-    for (auto& part : parked) add_part(*region, part.rank, part.notice, part.fds);
+    for (auto& part : parked) map_later(region, std::move(part));
     return region;
   }
 
-  Result<OperationHandle> submit(const Request& request) {
-    auto work = engine_->submit(
-        request, [this](const std::string& name, std::size_t bytes) { return create_region(name, bytes, 1); });
+  Result<OperationHandle> submit(const Request& request) override {
+    auto work = engine_->submit(request, [this](const std::string& name, std::size_t bytes) {
+      auto buffer = make_region(name, bytes, 1);
+      if (buffer.ok()) buffer.value()->close_descriptors();  // its memory serves no other region
+      return buffer;
+    });
     if (!work.ok()) return work.error();
     return OperationHandle(std::move(work).value());
   }
 
-  Engine& engine() { return *engine_; }
-  const Team& team() const { return team_; }
-  void leave() {
+  using Group::create_region;
+  Result<std::shared_ptr<Region>> create_region(const std::string& name, std::size_t bytes,
+                                                Region::Input input) override {
+    auto made = make_region(name, bytes, 2, input);
+    if (!made.ok()) return made.error();
+    return std::shared_ptr<Region>(std::move(made).value());
+  }
+  int rank() const override { return team_.rank; }
+  int size() const override { return team_.size(); }
+  bool is_local(int rank) const override { return engine_->is_local(rank); }
+  int place_of(int rank) const override { return engine_->topology().place_of[static_cast<std::size_t>(rank)]; }
+  Status wait(const OperationHandle& operation) override { return engine_->wait(static_cast<const Work&>(*operation)); }
+  Result<std::vector<std::string>> exchange(std::string_view row) override { return engine_->exchange(row); }
+  Status confirm() override { return engine_->confirm(); }
+  void fence(Error why) override { engine_->fence(std::move(why)); }
+  bool fenced() const override { return engine_->fenced(); }
+  bool settle(const OperationHandle& operation) override { return engine_->settle(static_cast<Work&>(*operation)); }
+  std::optional<std::vector<std::string>> settle_exchange() override { return engine_->settle_exchange(); }
+  std::optional<std::string> published_row(int rank) override { return engine_->published_row(rank); }
+  std::optional<double> published_weight(const OperationHandle& operation, int rank) override {
+    return engine_->published_weight(static_cast<Work&>(*operation), rank);
+  }
+  void leave() override {
     if (mesh_) mesh_->say_goodbye();
   }
 
  private:
+  using RegionKey = std::pair<std::string, std::uint32_t>;  // its name, and which one of that name
   struct Parked {
     int rank;
     wire::RegionNotice notice;
@@ -154,17 +179,32 @@ class Group::Impl final : public ViewEvents {
     std::unique_lock lock(mutex_);
     auto all = static_cast<std::size_t>(team_.size()) - 1;
     auto decided = [&] { return present_.size() == all || !failure_.ok(); };
-    for (Nanos waited{0}; waited < options_.form_limit; waited += kBetweenQuestions) {
-      if (changed_.wait_for(lock, kBetweenQuestions, decided)) return failure_;
+    SteadyClock clock;
+    auto began = clock.now();
+    Nanos report_after = options_.stall_notice;
+    while (!changed_.wait_for(lock, kBetweenQuestions, decided)) {
+      auto waited = clock.now() - began;
+      if (waited >= report_after) {
+        log::warn("waiting for {:.0f} s for {} to come into the view: it lives, and may be in its program's own code",
+                  seconds(waited), awaited());
+        report_after = 2 * waited;
+      }
       lock.unlock();
       bool ended = team_.has_ended && team_.has_ended();
       lock.lock();
       if (ended) return Error{Code::peer_lost, "others have gone on to another view"};
     }
-    std::string missing;
+    return failure_;
+  }
+
+  /// Who has not entered yet, for people. REQUIRES: mutex_ is held.
+  std::string awaited() const {
+    std::vector<std::string> missing;
     for (int rank = 0; rank < team_.size(); ++rank)
-      if (rank != team_.rank && !present_.contains(rank)) missing += fmt::format(" {}", rank);
-    return Error{Code::io, fmt::format("no sign within {} ms of ranks{}", options_.form_limit.count(), missing)};
+      if (rank != team_.rank && !present_.contains(rank))
+        missing.push_back(
+            fmt::format("rank {} (worker {}, pid {})", rank, team_.members[rank].id, team_.members[rank].pid));
+    return fmt::format("{}", fmt::join(missing, ", "));
   }
 
   Status greet(int rank, const Fd& fd) {
@@ -180,27 +220,32 @@ class Group::Impl final : public ViewEvents {
   }
 
   void arrive(int rank, const wire::RegionNotice& notice, std::vector<Fd> fds) {
-    std::shared_ptr<Region> region;
+    std::shared_ptr<SharedRegion> region;
+    Parked part{rank, notice, std::move(fds)};
     {
       std::lock_guard lock(mutex_);
-      if (auto at = regions_.find(notice.name); at != regions_.end()) region = at->second.lock();
-      if (!region) {
-        parked_[notice.name].push_back({rank, notice, std::move(fds)});
+      RegionKey key{notice.name, notice.generation};
+      if (auto at = regions_.find(key); at != regions_.end()) region = at->second.lock();
+      if (!region) {  // it is awaited, or dropped here already
+        auto made = generations_.find(notice.name);
+        bool awaited = made == generations_.end() || notice.generation > made->second;
+        if (awaited) parked_[key].push_back(std::move(part));
         return;
       }
     }
-    add_part(*region, rank, notice, fds);
+    map_later(region, std::move(part));
   }
 
-  void add_part(Region& region, int rank, const wire::RegionNotice& notice, const std::vector<Fd>& fds) {
-    {
-      std::lock_guard lock(add_mutex_);
-      if (auto added = region.add_peer(engine_->topology().place_of[rank], notice, fds); !added.ok()) {
+  void map_later(const std::shared_ptr<SharedRegion>& region, Parked part) {
+    auto shared = std::make_shared<Parked>(std::move(part));  // shared: a task is copied
+    mapper_.post([this, region, shared] {
+      fault::point("map_region");
+      auto place = engine_->topology().place_of[shared->rank];
+      if (auto added = region->add_peer(place, shared->notice, shared->fds); !added.ok())
         engine_->fence(added.error());
-        return;
-      }
-    }
-    if (region.ready()) engine_->nudge();
+      else if (region->ready())
+        engine_->nudge();
+    });
   }
 
   const Team team_;
@@ -211,27 +256,27 @@ class Group::Impl final : public ViewEvents {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::set<int> present_;                                 // guarded by mutex_; peers that have entered
-  Status failure_;                                        // guarded by mutex_; why the view cannot form
-  std::set<std::string> names_;                           // guarded by mutex_
-  std::map<std::string, std::weak_ptr<Region>> regions_;  // guarded by mutex_
-  std::map<std::string, std::vector<Parked>> parked_;     // guarded by mutex_; regions not created here yet
-  std::mutex add_mutex_;                                  // one add_peer at a time
+  std::set<int> present_;                                     // guarded by mutex_; peers that have entered
+  Status failure_;                                            // guarded by mutex_; why the view cannot form
+  std::map<std::string, std::uint32_t> generations_;          // guarded by mutex_; regions made so far, by name
+  std::map<RegionKey, std::weak_ptr<SharedRegion>> regions_;  // guarded by mutex_
+  std::map<RegionKey, std::vector<Parked>> parked_;           // guarded by mutex_; regions not created here yet
 
   std::unique_ptr<Mesh> own_mesh_;
   Mesh* const mesh_;
+  Mapper mapper_;  // last: its thread calls into everything else
 };
 
-Group::Group(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
-Group::~Group() = default;
-
-Result<std::unique_ptr<Group>> Group::make(Team team, std::unique_ptr<Mesh> own, Mesh* mesh, GroupOptions options) {
+Result<std::unique_ptr<Group>> make(Team team, std::unique_ptr<Mesh> own, Mesh* mesh, GroupOptions options) {
   auto control = net::create_segment("control", sizeof(Control), net::Backing::sparse);
   if (!control.ok()) return control.error();
-  auto impl = std::make_unique<Impl>(std::move(team), std::move(own), mesh, options, std::move(control).value());
-  PLIANT_TRY(impl->enter());
-  return std::unique_ptr<Group>(new Group(std::move(impl)));
+  auto group =
+      std::make_unique<SharedGroup>(std::move(team), std::move(own), mesh, options, std::move(control).value());
+  PLIANT_TRY(group->enter());
+  return std::unique_ptr<Group>(std::move(group));
 }
+
+}  // namespace
 
 Result<std::unique_ptr<Group>> Group::form(Team team, Mesh* mesh, GroupOptions options) {
   return make(std::move(team), nullptr, mesh, options);
@@ -243,30 +288,5 @@ Result<std::unique_ptr<Group>> Group::form(Team team, Fd listener, GroupOptions 
   auto* at = mesh.get();
   return make(std::move(team), std::move(mesh), at, options);
 }
-
-int Group::rank() const { return impl_->team().rank; }
-int Group::size() const { return impl_->team().size(); }
-bool Group::is_local(int rank) const { return impl_->engine().is_local(rank); }
-int Group::place_of(int rank) const { return impl_->engine().topology().place_of[static_cast<std::size_t>(rank)]; }
-
-Result<std::shared_ptr<Region>> Group::create_region(const std::string& name, std::size_t bytes, Region::Input input) {
-  return impl_->create_region(name, bytes, 2, std::move(input));
-}
-
-Result<OperationHandle> Group::submit(const Request& request) { return impl_->submit(request); }
-Status Group::wait(const OperationHandle& operation) {
-  return impl_->engine().wait(static_cast<const Work&>(*operation));
-}
-Result<std::vector<std::string>> Group::exchange(std::string_view row) { return impl_->engine().exchange(row); }
-Status Group::confirm() { return impl_->engine().confirm(); }
-void Group::fence(Error why) { impl_->engine().fence(std::move(why)); }
-bool Group::fenced() const { return impl_->engine().fenced(); }
-bool Group::settle(const OperationHandle& operation) { return impl_->engine().settle(static_cast<Work&>(*operation)); }
-std::optional<std::vector<std::string>> Group::settle_exchange() { return impl_->engine().settle_exchange(); }
-std::optional<std::string> Group::published_row(int rank) { return impl_->engine().published_row(rank); }
-std::optional<double> Group::published_weight(const OperationHandle& operation, int rank) {
-  return impl_->engine().published_weight(static_cast<Work&>(*operation), rank);
-}
-void Group::leave() { impl_->leave(); }
 
 }  // namespace pliant::collective

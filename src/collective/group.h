@@ -40,8 +40,8 @@ struct Team {
 };
 
 struct GroupOptions {
-  std::chrono::milliseconds form_limit{30'000};   ///< how long peers may take to connect
   std::chrono::milliseconds stall_notice{5'000};  ///< a wait this long is reported, then at twice the time, and so on
+  std::chrono::milliseconds nap{100};  ///< the longest sleep between two looks around; news wake sleepers before that
   std::chrono::milliseconds deadlock_notice{1'000};  ///< how long a circle of waits must stand to be called one
 };
 
@@ -93,57 +93,61 @@ class Operation {
 };
 using OperationHandle = std::shared_ptr<Operation>;
 
+/// Made by form(): between processes, over shared memory and connections. A simulation has twins of its own.
 class Group {
  public:
-  /// Enters the view with all members of the team. Blocks until all have, one is lost, or the limit has passed.
+  /// Enters the view with all members of the team. Blocks until all have, one is lost, or the team's view has ended. A
+  /// member that lives may take as long as it likes: it is in its user's code, and named in the log now and then.
   /// `mesh` must outlive the group; a team of one needs none.
   static Result<std::unique_ptr<Group>> form(Team team, Mesh* mesh, GroupOptions options = {});
   /// The same with a mesh of its own.
   static Result<std::unique_ptr<Group>> form(Team team, Fd listener, GroupOptions options = {});
   /// Releases; peers that still wait on this rank see it as gone. Call leave() first to go in good order.
-  ~Group();
+  virtual ~Group() = default;
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
 
-  int rank() const;
-  int size() const;
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
   /// Does this rank's host have it, and at which place among those of its host is it?
-  bool is_local(int rank) const;
-  int place_of(int rank) const;
+  virtual bool is_local(int rank) const = 0;
+  virtual int place_of(int rank) const = 0;
 
-  /// Registers memory of `bytes` under a name that all ranks use for it. Does not wait for them.
+  /// Registers memory of `bytes` under a name that all ranks use for it. Does not wait for them. A name may be used
+  /// again: the second region of a name is the second one on every rank.
   /// With `input` that memory, of a region of an earlier view, is this rank's input again.
-  Result<std::shared_ptr<Region>> create_region(const std::string& name, std::size_t bytes, Region::Input input = {});
+  virtual Result<std::shared_ptr<Region>> create_region(const std::string& name, std::size_t bytes,
+                                                        Region::Input input) = 0;
+  Result<std::shared_ptr<Region>> create_region(const std::string& name, std::size_t bytes) {
+    return create_region(name, bytes, {});
+  }
   /// Starts a reduction. Errors here are the caller's mistakes; everything else comes from wait().
-  Result<OperationHandle> submit(const Request& request);
+  virtual Result<OperationHandle> submit(const Request& request) = 0;
   /// Waits, and works, until it is done. Code::mismatch, peer_lost or aborted otherwise.
-  Status wait(const OperationHandle& operation);
+  virtual Status wait(const OperationHandle& operation) = 0;
   /// Everybody's row, in rank order: blocks until all have called it as often. At most kRowBytes each.
-  Result<std::vector<std::string>> exchange(std::string_view row);
+  virtual Result<std::vector<std::string>> exchange(std::string_view row) = 0;
   /// Between hosts: says that this rank has all results and rows so far, and waits until all have said so. Then nobody
   /// can lack what somebody acts on, whoever dies. On one host memory tells the same, and this returns at once.
-  Status confirm();
+  virtual Status confirm() = 0;
 
   /// Ends the view: every wait, now and later, fails with `why` (the first reason stands). When this returns, this rank
   /// publishes nothing more. Memory stays mapped until the group is destroyed.
-  void fence(Error why);
-  bool fenced() const;
+  virtual void fence(Error why) = 0;
+  virtual bool fenced() const = 0;
   /// After the fence on all ranks: is the operation complete? If so it is done now, and its result can be read.
-  bool settle(const OperationHandle& operation);
+  virtual bool settle(const OperationHandle& operation) = 0;
   /// The same for the exchange that the fence interrupted: everybody's rows, if all had been published.
-  std::optional<std::vector<std::string>> settle_exchange();
+  virtual std::optional<std::vector<std::string>> settle_exchange() = 0;
   /// After the fence: what a rank that is proven dead left complete behind. Its row of the interrupted exchange, and
   /// the weight of its contribution to an operation (its input is in the region); nothing if it had not come so far.
-  std::optional<std::string> published_row(int rank);
-  std::optional<double> published_weight(const OperationHandle& operation, int rank);
+  virtual std::optional<std::string> published_row(int rank) = 0;
+  virtual std::optional<double> published_weight(const OperationHandle& operation, int rank) = 0;
   /// Tells the others that this rank goes in good order.
-  void leave();
+  virtual void leave() = 0;
 
- private:
-  class Impl;
-  explicit Group(std::unique_ptr<Impl> impl);
-  static Result<std::unique_ptr<Group>> make(Team team, std::unique_ptr<Mesh> own, Mesh* mesh, GroupOptions options);
-  std::unique_ptr<Impl> impl_;
+ protected:
+  Group() = default;
 };
 
 }  // namespace pliant::collective

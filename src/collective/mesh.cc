@@ -2,13 +2,10 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <future>
+#include <utility>
 
 #include "base/log.h"
 
@@ -16,22 +13,6 @@ namespace pliant::collective {
 namespace {
 
 using namespace std::chrono_literals;
-
-constexpr std::size_t kMostStrangers = 64;
-constexpr std::size_t kMostParked = 8192;
-constexpr int kPidfdOpen = 434;  // SYS_pidfd_open
-
-bool has_ended(const Fd& pidfd) {
-  pollfd entry{pidfd.get(), POLLIN, 0};
-  return pidfd && poll(&entry, 1, 0) > 0;
-}
-
-/// The view that a message is about, or 0.
-std::uint64_t view_of(const wire::Message& message) {
-  if (const auto* entered = std::get_if<wire::Entered>(&message)) return entered->view_hash;
-  if (const auto* region = std::get_if<wire::RegionNotice>(&message)) return region->view_hash;
-  return 0;
-}
 
 bool is_letter(const wire::Message& message) {
   return std::holds_alternative<wire::Claim>(message) || std::holds_alternative<wire::Promise>(message) ||
@@ -42,7 +23,8 @@ bool is_letter(const wire::Message& message) {
 
 }  // namespace
 
-Mesh::Mesh(std::string job, wire::Member self, Fd listener, MeshEvents events, std::optional<HostsOptions> hosts)
+Mesh::Mesh(std::string job, wire::Member self, Fd listener, MeshEvents events, std::optional<HostsOptions> hosts,
+           const WatchMaker& watch)
     : job_(std::move(job)), self_(std::move(self)), listener_(std::move(listener)), events_(std::move(events)) {
   if (hosts) {
     RoadEvents news;
@@ -54,13 +36,10 @@ Mesh::Mesh(std::string job, wire::Member self, Fd listener, MeshEvents events, s
     news.on_lost = [this](std::uint64_t id, const std::string& how) { close(link_of(id), how); };
     roads_ = std::make_unique<Roads>(loop_, job_, self_.id, std::move(*hosts), std::move(news));
   }
-  auto lifeline = net::Lifeline::create([this](std::uint64_t id) { loop_.post([this, id] { process_ended(id); }); });
-  if (lifeline.ok())
-    lifeline_ = std::move(lifeline).value();
-  else
-    log::debug("no lifeline: {}", lifeline.error().message);
+  auto ended = [this](std::uint64_t id) { process_ended(id); };
+  watch_ = watch ? watch(loop_, ended) : std::make_unique<ProcessWatch>(loop_, ended);
   thread_ = std::thread([this] {
-    if (listener_) loop_.watch(listener_.get(), [this] { accept_all(); });
+    watch_listener();
     loop_.every(5ms, [this] { serve_retries(); });
     if (events_.on_tick) loop_.every(50ms, events_.on_tick);
     loop_.run();
@@ -72,7 +51,7 @@ Mesh::~Mesh() { stop(); }
 void Mesh::stop() {
   loop_.stop();
   if (thread_.joinable()) thread_.join();
-  lifeline_.reset();
+  watch_.reset();
   roads_.reset();
 }
 
@@ -91,103 +70,7 @@ Mesh::Link& Mesh::link_of(std::uint64_t id) {
   return link;
 }
 
-// ---- connecting ----
-
-Status Mesh::send_hello(const Fd& socket) {
-  std::vector<int> fds;
-  if (lifeline_) fds.push_back(lifeline_->descriptor());
-  return net::send(socket, wire::PeerHello{job_, self_.id}, fds);
-}
-
-void Mesh::connect(const std::vector<wire::Member>& members) {
-  run([&] { expect(members); });
-}
-
-void Mesh::expect(const std::vector<wire::Member>& members) {
-  for (const auto& member : members)
-    if (member.id != self_.id) add(member);
-}
-
-void Mesh::add(const wire::Member& member) {
-  auto& link = link_of(member.id);
-  if (link.remote && roads_ && !link.proven) return roads_->expect(member);  // it may have been lost and come again
-  if (!link.member.address.empty()) return;                                  // known
-  link.member = member;
-  link.remote = member.host != self_.host;
-  if (link.remote) {
-    if (roads_)
-      roads_->expect(member);
-    else
-      close(link, "this worker has no way to other hosts");
-    return;
-  }
-  if (!link.pidfd) watch_process(link, member.pid);
-  if (link.lost || link.socket) return;
-  link.connects = member.id < self_.id;
-  if (link.connects) connect_to(link);
-}
-
-void Mesh::connect_to(Link& link) {
-  auto socket = net::connect_to(link.member.address);
-  if (!socket.ok()) {
-    link.retry = socket.error().code == Code::io;
-    if (!link.retry) close(link, socket.error().message);
-    return;
-  }
-  link.retry = !send_hello(socket.value()).ok();
-  if (link.retry) return;
-  link.socket = std::move(socket).value();
-  loop_.watch(link.socket.get(), [this, id = link.member.id] { read_peer(id); });
-}
-
-void Mesh::serve_retries() {
-  for (auto& [id, link] : links_) {
-    if (link.retry && !link.lost) connect_to(link);
-    if (!link.outbox.empty()) flush(link);  // what did not fit into the socket's buffer before
-  }
-}
-
-void Mesh::accept_all() {
-  for (;;) {
-    auto peer = net::accept_from(listener_);
-    if (!peer.ok()) return refuse(peer.error().message);
-    if (!peer.value()) return;
-    if (strangers_.size() >= kMostStrangers) {  // the oldest has had its time: members greet at once
-      loop_.unwatch(strangers_.begin()->second.socket.get());
-      strangers_.erase(strangers_.begin());
-      refuse("a connection that says nothing");
-    }
-    auto number = next_stranger_++;
-    int fd = peer.value()->socket.get();
-    strangers_.emplace(number, std::move(*peer.value()));
-    loop_.watch(fd, [this, number] { read_stranger(number); });
-  }
-}
-
-void Mesh::refuse(const std::string& why) {
-  log::debug("refused a connection: {}", why);
-  std::lock_guard lock(mutex_);
-  ++refused_;
-}
-
-void Mesh::read_stranger(std::uint64_t number) {
-  auto received = net::receive(strangers_.at(number).socket);
-  if (received.ok() && !received.value()) return;
-  auto peer = std::move(strangers_.at(number));
-  strangers_.erase(number);
-  loop_.unwatch(peer.socket.get());
-  if (!received.ok()) return refuse(received.error().message);
-  auto* hello = std::get_if<wire::PeerHello>(&received.value()->message);
-  if (!hello) return refuse("expected a greeting");
-  if (hello->job != job_ || hello->id <= self_.id) return refuse("a greeting for another job, or from the wrong side");
-  auto& link = link_of(hello->id);
-  if (link.socket || link.lost) return refuse("a second greeting of one worker");
-  if (!send_hello(peer.socket).ok()) return refuse("it closed the connection");
-  link.socket = std::move(peer.socket);
-  loop_.watch(link.socket.get(), [this, id = hello->id] { read_peer(id); });
-  greeted(link, peer.pid);
-  watch_lifeline(link, received.value()->fds);
-}
+// ---- being there ----
 
 /// Lanes to a worker on another host stand, perhaps again.
 void Mesh::arrived_from_afar(std::uint64_t id) {
@@ -211,33 +94,16 @@ bool Mesh::reaches(const std::vector<wire::Member>& members) const {
   return std::ranges::all_of(members, [&](const auto& m) { return m.id == self_.id || reached_.contains(m.id); });
 }
 
-void Mesh::greeted(Link& link, pid_t pid) {
+/// The process at the other end of the connection is who counts. The connection tells of most deaths; what watches the
+/// process also covers descriptors that a child of it inherited.
+void Mesh::greeted(Link& link, pid_t pid, const std::vector<Fd>& lifeline) {
   link.greeted = true;
-  watch_process(link, pid);
+  link.lost = link.retry = false;
+  link.pid = pid;
+  watch_->watch(link.member.id, pid);
+  if (lifeline.size() == 1) watch_->watch_lifeline(link.member.id, lifeline[0]);
   found(link);
   flush(link);
-}
-
-/// The connection tells of most deaths; the pidfd is the kernel's proof and also covers descriptors that a child of
-/// the peer inherited. The process at the other end of the connection is who counts.
-void Mesh::watch_process(Link& link, pid_t pid) {
-  if (link.pid == pid) return;
-  if (link.pidfd) loop_.unwatch(link.pidfd.get());
-  link.pid = pid;
-  link.pidfd = Fd(static_cast<int>(syscall(kPidfdOpen, pid, 0)));
-  if (pid == getpid()) return;
-  auto id = link.member.id;
-  if (link.pidfd)
-    loop_.watch(link.pidfd.get(), [this, id] { process_ended(id); });
-  else if (errno == ESRCH)
-    loop_.post([this, id] { process_ended(id); });
-}
-
-/// Its word comes long before the pidfd's, because the kernel takes a process's memory apart first.
-void Mesh::watch_lifeline(Link& link, const std::vector<Fd>& fds) {
-  if (!lifeline_ || !link.pidfd || fds.size() != 1 || link.pid == getpid()) return;
-  auto watched = lifeline_->watch(link.member.id, link.pid, fds[0]);
-  if (!watched.ok()) log::debug("no lifeline of worker {}: {}", link.member.id, watched.error().message);
 }
 
 // ---- receiving ----
@@ -246,24 +112,29 @@ void Mesh::read_peer(std::uint64_t id) {
   auto& link = link_of(id);
   while (link.socket) {
     auto received = net::receive(link.socket);
+    if (!received.ok() && received.error().code == Code::io) return wait_for_descriptors(link);
     if (!received.ok() && (link.greeted || !link.connects)) return close(link, received.error().message);
     if (!received.ok()) {  // turned away in a crowd, or gone: trying again tells
-      loop_.unwatch(link.socket.get());
-      link.socket.reset();
-      link.retry = true;
-      return;
+      disconnect(link);
+      return connect_later(link);
     }
     if (!received.value()) return;
     auto& message = received.value()->message;
     if (auto* hello = std::get_if<wire::PeerHello>(&message); hello && !link.greeted) {
       if (hello->job != job_ || hello->id != id) return close(link, "it answered for somebody else");
       auto pid = net::peer_pid(link.socket);
-      greeted(link, pid.ok() ? pid.value() : 0);
-      watch_lifeline(link, received.value()->fds);
+      greeted(link, pid.ok() ? pid.value() : link.pid, received.value()->fds);
     } else if (!link.greeted || !take_in(link, std::move(message), std::move(received.value()->fds))) {
       return close(link, "it sent something unexpected");
     }
   }
+}
+
+/// What came waits in the socket; the loop is not kept busy with it.
+void Mesh::wait_for_descriptors(Link& link) {
+  log::debug("what worker {} sent waits for free descriptors", link.member.id);
+  loop_.unwatch(link.socket.get());
+  link.full = true;
 }
 
 /// False if it is nothing that peers say to each other.
@@ -285,21 +156,17 @@ void Mesh::dispatch(std::uint64_t from, Letter letter) {
   if (hash == 0) return;
   if (auto view = views_.find(hash); view != views_.end())
     return view->second->on_message(from, letter.message, std::move(letter.fds));
-  if (parked_.size() >= kMostParked) parked_.pop_front();  // of a view that never came to be
-  parked_.push_back(std::move(letter));
+  parked_.park(std::move(letter));
 }
 
-void Mesh::subscribe(std::uint64_t view_hash, ViewEvents* events) {
+void Mesh::subscribe(std::uint64_t view_hash, ViewEvents* events, std::uint64_t number) {
   run([&] {
     if (roads_) roads_->in_view(view_hash);
     views_[view_hash] = events;
-    auto others = std::stable_partition(parked_.begin(), parked_.end(),
-                                        [&](const auto& letter) { return view_of(letter.message) == view_hash; });
-    for (auto letter = parked_.begin(); letter != others; ++letter)
-      events->on_message(letter->from, letter->message, std::move(letter->fds));
-    parked_.erase(parked_.begin(), others);
+    for (auto& letter : parked_.take(view_hash, number))
+      events->on_message(letter.from, letter.message, std::move(letter.fds));
     for (const auto& [id, link] : links_)
-      if (link.lost) events->on_lost({id, link.orderly, link.proven, link.how});
+      if (link.lost) events->on_lost({id, link.orderly, link.proven, link.how, link.last_view});
   });
 }
 
@@ -311,60 +178,97 @@ void Mesh::unsubscribe(std::uint64_t view_hash) {
 
 void Mesh::process_ended(std::uint64_t id) {
   auto& link = link_of(id);
-  loop_.unwatch(link.pidfd.get());
-  if (link.proven) return;
-  link.proven = true;
-  // What it still had to say is in the socket, and comes first.
-  if (link.socket) read_peer(id);
-  if (link.lost)
-    tell(link);  // again: now with proof
-  else
-    close(link, "its process ended");
+  if (link.socket && !link.proven) read_peer(id);  // what it still had to say is in the socket, and comes first
+  prove(link, "its process ended");
 }
 
-void Mesh::believe_dead(std::uint64_t id) {
-  loop_.post([this, id] {
-    auto& link = link_of(id);
-    if (!link.remote || link.proven) return;
-    link.proven = true;
-    if (roads_) roads_->forget(id);
-    if (link.lost)
+void Mesh::believe_dead(std::uint64_t id, std::uint64_t view) {
+  loop_.post([this, id, view] {
+    auto at = links_.find(id);
+    if (at == links_.end() || id == self_.id) return;
+    auto& link = at->second;
+    if (link.remote && roads_ && !link.proven) roads_->forget(id);
+    bool news = std::exchange(link.last_view, std::max(link.last_view, view)) < view;
+    if (link.proven && news)
       tell(link);
+    else if (link.remote)
+      prove(link, "its host says that its process ended");
     else
-      close(link, "its host says that its process ended");
+      process_ended(id);  // its agent knows, perhaps before this worker could ever watch it
   });
 }
 
+void Mesh::note_view(std::uint64_t epoch) { watch_->note_view(epoch); }
+
+/// Nothing of its process will ever be heard again. What it has noted is read before it is forgotten.
+void Mesh::bury(Link& link) {
+  auto id = link.member.id;
+  link.last_view = std::max(link.last_view, watch_->last_view(id));
+  watch_->forget(id);
+  parked_.drop_from(id);
+}
+
+void Mesh::prove(Link& link, const std::string& how) {
+  bury(link);
+  if (std::exchange(link.proven, true)) return;
+  link.retry = false;
+  if (link.lost)
+    tell(link);  // again: now with proof
+  else
+    close(link, how);
+}
+
 void Mesh::close(Link& link, const std::string& how) {
-  if (link.lost) return;
+  if (link.lost) return disconnect(link);
   link.lost = true;
   link.how = how;
   {
     std::lock_guard lock(mutex_);
     reached_.erase(link.member.id);
   }
-  link.proven = link.proven || link.orderly || (!link.remote && link.pid == getpid()) || has_ended(link.pidfd);
-  link.greeted = link.greeted && !link.remote;
+  link.proven = link.proven || link.orderly || (!link.remote && watch_->has_ended(link.member.id));
   link.outbox.clear();
-  if (lifeline_) lifeline_->unwatch(link.member.id);
-  if (link.socket) loop_.unwatch(link.socket.get());
-  link.socket.reset();
+  disconnect(link);
+  if (link.proven)
+    bury(link);
+  else
+    connect_later(link);
   tell(link);
 }
 
+void Mesh::disconnect(Link& link) {
+  link.greeted = link.full = false;
+  if (link.socket) loop_.unwatch(link.socket.get());
+  link.socket.reset();
+}
+
 void Mesh::tell(const Link& link) {
-  PeerLoss loss{link.member.id, link.orderly, link.proven, link.how};
+  PeerLoss loss{link.member.id, link.orderly, link.proven, link.how, link.last_view};
   for (auto& [hash, view] : views_) view->on_lost(loss);
   if (events_.on_lost) events_.on_lost(loss);
 }
 
 // ---- sending ----
 
-void Mesh::send(std::vector<std::uint64_t> ids, wire::Message message, const std::vector<int>& fds) {
+void Mesh::send(std::vector<std::uint64_t> ids, wire::Message message) {
   auto parcel = std::make_shared<Parcel>();
   parcel->message = std::move(message);
-  for (int fd : fds) parcel->fds.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, 0));
-  loop_.post([this, parcel, ids = std::move(ids)] {
+  post_parcel(std::move(parcel), std::move(ids));
+}
+
+Status Mesh::send(std::vector<std::uint64_t> ids, wire::Message message, const std::vector<int>& fds) {
+  auto parcel = std::make_shared<Parcel>();
+  parcel->message = std::move(message);
+  for (int fd : fds) {
+    parcel->fds.emplace_back(fcntl(fd, F_DUPFD_CLOEXEC, 0));
+    if (!parcel->fds.back()) return errno_error("sending shared memory to neighbours");
+  }
+  post_parcel(std::move(parcel), std::move(ids));
+  return {};
+}
+
+void Mesh::post_parcel(std::shared_ptr<const Parcel> parcel, std::vector<std::uint64_t> ids) {
+  loop_.post([this, parcel = std::move(parcel), ids = std::move(ids)] {
     for (auto id : ids) {
       auto& link = link_of(id);
       if (id == self_.id || link.lost) continue;

@@ -1,6 +1,10 @@
 // Connections between the workers of a job. They carry letters, and on one host segments; their end is the first sign
 // of a death. They belong to the job and not to a view: members that stay keep theirs when the view changes.
 // One thread per mesh serves them; nothing here is on the step path. The way to other hosts is roads.h.
+//
+// A neighbour whose connection ended although its process may live is lost without proof. Whoever of the two has the
+// higher id connects again until its process has ended; then it is found again, as on_found says. An id whose process
+// has ended may come back as another process.
 #pragma once
 
 #include <cstdint>
@@ -15,10 +19,12 @@
 #include <thread>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/fd.h"
 #include "base/result.h"
+#include "collective/death_watch.h"
+#include "collective/parked.h"
 #include "collective/roads.h"
-#include "net/lifeline.h"
 #include "net/loop.h"
 #include "net/socket.h"
 #include "wire/messages.h"
@@ -30,6 +36,7 @@ struct PeerLoss {
   bool orderly = false;  ///< it had said goodbye
   bool proven = false;   ///< the kernel says that its process is gone. Proof may follow as a second loss.
   std::string how;
+  std::uint64_t view = 0;  ///< proven: the epoch of the view that it was in; 0: not known. May be told later.
 };
 
 /// What a view wants to hear. Called on the mesh's thread.
@@ -54,9 +61,9 @@ struct MeshEvents {
 
 class Mesh {
  public:
-  /// `listener` is the socket at self.address.
+  /// `listener` is the socket at self.address. `watch` makes what proves the end of neighbours; empty: a ProcessWatch.
   Mesh(std::string job, wire::Member self, Fd listener, MeshEvents events = {},
-       std::optional<HostsOptions> hosts = std::nullopt);
+       std::optional<HostsOptions> hosts = std::nullopt, const WatchMaker& watch = {});
   /// Stops the thread. Peers see the connections' end.
   ~Mesh();
   /// Stops the thread; after this nothing is called any more.
@@ -69,20 +76,27 @@ class Mesh {
   void connect(const std::vector<wire::Member>& members);
   /// The same, on the mesh's thread.
   void expect(const std::vector<wire::Member>& members);
-  /// Sends, soon and in order, to those of `ids` that are not lost; the descriptors are duplicated before the call
-  /// returns. What is sent before the connection stands waits for it.
-  void send(std::vector<std::uint64_t> ids, wire::Message message, const std::vector<int>& fds = {});
+  /// Sends, soon and in order, to those of `ids` that are not lost. What is sent before the connection stands waits for
+  /// it.
+  void send(std::vector<std::uint64_t> ids, wire::Message message);
+  /// The same with descriptors, which are duplicated before the call returns. Code::io if this process has no room for
+  /// the duplicates; then nothing is sent.
+  Status send(std::vector<std::uint64_t> ids, wire::Message message, const std::vector<int>& fds);
   /// There are connections to all of these (but this worker itself).
   bool reaches(const std::vector<wire::Member>& members) const;
-  /// Somebody's kernel says that this worker's process is gone. Soon told as a proven loss.
-  void believe_dead(std::uint64_t id);
+  /// Somebody's kernel says that this worker's process is gone, which was in the view with that epoch. Soon told as a
+  /// proven loss; again, if its death is known and only the view is news.
+  void believe_dead(std::uint64_t id, std::uint64_t view = 0);
+  /// A proof of this worker's death will say that it was in the view with this epoch.
+  void note_view(std::uint64_t epoch);
   /// Data's way to other hosts; nullptr in a job of one host.
   Streams* streams() { return roads_ ? &roads_->streams() : nullptr; }
   /// Tells every peer that this worker leaves in good order, and returns when that is sent.
   void say_goodbye();
 
-  /// From now on `events` hears what concerns the view: at once what came before, losses of members included.
-  void subscribe(std::uint64_t view_hash, ViewEvents* events);
+  /// From now on `events` hears what concerns the view: at once what came before, losses of members included. Nobody
+  /// will ask for a view with a smaller number (ViewNotice::epoch) any more.
+  void subscribe(std::uint64_t view_hash, ViewEvents* events, std::uint64_t number = 0);
   /// When this returns, nothing of it is called any more.
   void unsubscribe(std::uint64_t view_hash);
 
@@ -103,42 +117,50 @@ class Mesh {
     wire::Member member;
     std::deque<std::shared_ptr<const Parcel>> outbox;  // shared: one parcel goes to every peer
     Fd socket;
-    Fd pidfd;
     pid_t pid = 0;
     bool remote = false;  // on another host
     bool greeted = false;
     bool connects = false;  // from here
-    bool retry = false;
+    bool retry = false;     // connect again, from retry_at on
+    bool full = false;      // a packet waits for free descriptors
     bool orderly = false;
     bool lost = false;
     bool proven = false;
+    Nanos retry_at{0};
     std::string how;
+    std::uint64_t last_view = 0;  // of one that is proven dead
   };
-  struct Letter {
-    std::uint64_t from;
-    wire::Message message;
-    std::vector<Fd> fds;
+  struct Stranger {
+    net::Peer peer;
+    bool full = false;  // as above
   };
   Link& link_of(std::uint64_t id);
   void add(const wire::Member& member);
   void connect_to(Link& link);
+  void connect_later(Link& link);
   void serve_retries();
+  void watch_listener();
   void accept_all();
   void read_stranger(std::uint64_t number);
+  bool may_connect(Link& link, pid_t pid);
+  void renew(Link& link);
   void read_peer(std::uint64_t id);
+  void wait_for_descriptors(Link& link);
   bool take_in(Link& link, wire::Message message, std::vector<Fd> fds);
   void arrived_from_afar(std::uint64_t id);
-  void greeted(Link& link, pid_t pid);
-  void watch_process(Link& link, pid_t pid);
+  void greeted(Link& link, pid_t pid, const std::vector<Fd>& lifeline);
   void dispatch(std::uint64_t from, Letter letter);
+  void post_parcel(std::shared_ptr<const Parcel> parcel, std::vector<std::uint64_t> ids);
   void flush(Link& link);
   void close(Link& link, const std::string& how);
+  void disconnect(Link& link);
   void process_ended(std::uint64_t id);
+  void prove(Link& link, const std::string& how);
+  void bury(Link& link);
   void tell(const Link& link);
   void refuse(const std::string& why);
   void found(Link& link);
   Status send_hello(const Fd& socket);
-  void watch_lifeline(Link& link, const std::vector<Fd>& fds);
 
   const std::string job_;
   const wire::Member self_;
@@ -147,14 +169,16 @@ class Mesh {
   net::Loop loop_;
 
   // Used by the loop's thread only.
-  std::map<std::uint64_t, Link> links_;           // by id
-  std::map<std::uint64_t, net::Peer> strangers_;  // by age
+  SteadyClock clock_;
+  std::map<std::uint64_t, Link> links_;          // by id
+  std::map<std::uint64_t, Stranger> strangers_;  // by age
   std::uint64_t next_stranger_ = 0;
+  bool accepting_ = false;                      // the listener is watched; not while there are no free descriptors
   std::map<std::uint64_t, ViewEvents*> views_;  // by hash
-  std::deque<Letter> parked_;                   // for views that are not subscribed to yet, in order of arrival
+  Parked parked_;                               // for views that are not subscribed to yet
 
-  std::unique_ptr<Roads> roads_;             // nullptr in a job of one host
-  std::unique_ptr<net::Lifeline> lifeline_;  // nullptr where there can be none: deaths are noticed later
+  std::unique_ptr<Roads> roads_;  // nullptr in a job of one host
+  std::unique_ptr<DeathWatch> watch_;
 
   mutable std::mutex mutex_;
   std::uint64_t refused_ = 0;        // guarded by mutex_

@@ -78,7 +78,7 @@ void Engine::reduce_pieces(Work& work, const std::vector<Piece>& pieces, std::si
     if (!(weight > 0)) continue;
     weights.push_back(weight);
     spread_shares.push_back(shape.op == Op::weighted_mean ? weight : 1);
-    inputs.push_back(channel.region->input_of(topology_.place_of[rank]) + in_shift);
+    inputs.push_back(work.region_->input_of(topology_.place_of[rank]) + in_shift);
   }
   shares.resize(weights.size());
   contributions.resize(weights.size());
@@ -118,12 +118,12 @@ Engine::Moved Engine::advance_registered(Work& work) {
   auto target = work.base_ + 1;
   auto moved = Moved::no;
   if (work.reduced_ == 0 && work.crossing_ == 0) {
-    if (!channel.region->ready() || !all_have(work, neighbours_, &Channel::submitted, target)) return Moved::no;
+    if (!work.region_->ready() || !all_have(work, neighbours_, &Channel::submitted, target)) return Moved::no;
     auto* result = static_cast<std::byte*>(work.result_) - channel.own->shape.offset;
     auto bytes = channel.own->shape.count * size_of(channel.own->shape.dtype);
     bool given_alone = bridge_ && neighbours_.size() == 1;  // then it crosses as it is
     if (!given_alone && (team_.size() > 1 || work.measure_ != Measure::nothing || channel.own->shape.op == Op::product))
-      reduce_pieces(work, channel.pieces, 0, result, bytes >= kStreamFrom || channel.region->bytes() >= kStreamRegion);
+      reduce_pieces(work, channel.pieces, 0, result, bytes >= kStreamFrom || work.region_->bytes() >= kStreamRegion);
     if (fenced()) return Moved::no;  // perhaps in the middle of a piece
     if (bridge_)
       begin_crossing(work, 0, channel.own->shape.offset, channel.own->shape.offset + bytes, result);
@@ -171,7 +171,7 @@ void Engine::add_measured(Work& work) {
 
 void Engine::begin_crossing(Work& work, std::uint64_t chunk, std::size_t begin, std::size_t end, std::byte* result) {
   auto& channel = *work.channel_;
-  const auto& stripes = channel.region->stripes();
+  const auto& stripes = work.region_->stripes();
   double weight = 0;
   std::size_t contributors = 0;
   for (int rank : neighbours_) {
@@ -190,9 +190,9 @@ void Engine::begin_crossing(Work& work, std::uint64_t chunk, std::size_t begin, 
       legs.push_back({static_cast<std::uint32_t>(at / kPage), stripe, part, final_here, false, {}});
     }
   }
-  const auto* given = neighbours_.size() == 1 ? channel.region->input() : result;
+  const auto* given = neighbours_.size() == 1 ? work.region_->input() : result;
   work.crossings_.push_back(bridge_->open({channel.hash, work.use_, chunk}, std::move(legs), given, result,
-                                          channel.region, weight, contributors));
+                                          work.region_, weight, contributors));
   work.crossing_ = chunk + 1;
 }
 
@@ -266,12 +266,12 @@ void Engine::copy_out(Work& work, std::uint64_t chunk) {
   auto bytes = channel.own->shape.count * size_of(channel.own->shape.dtype);
   auto slot = ((work.base_ + chunk) % static_cast<std::uint64_t>(ring.slots)) * ring.chunk;
   auto begin = chunk * ring.chunk;
-  copy(work.out_ + begin, channel.region->result(0) + slot, std::min(ring.chunk, bytes - begin), bytes >= kStreamFrom);
+  copy(work.out_ + begin, work.region_->result(0) + slot, std::min(ring.chunk, bytes - begin), bytes >= kStreamFrom);
 }
 
 Engine::Moved Engine::advance_plain(Work& work) {
   auto& channel = *work.channel_;
-  if (!channel.region->ready()) return Moved::no;
+  if (!work.region_->ready()) return Moved::no;
   if (!channel.agreed.load(std::memory_order_relaxed))
     for (int rank : everybody_)
       if (!peer_of(work, rank)) return Moved::no;
@@ -285,11 +285,17 @@ Engine::Moved Engine::advance_plain(Work& work) {
     auto next = work.base_ + chunk + 1;
     return next > slots ? next - slots : 0;
   };
+  // There is room for the weights of two uses: the one before the last must be over with when this one begins.
+  auto before_last = work.base_ > ring.chunks ? work.base_ - ring.chunks : 0;
+  auto may_copy_in = [&](std::uint64_t chunk) {
+    return least_is(work, neighbours_, &Channel::reduced, chunk ? freed(chunk) : std::max(freed(0), before_last));
+  };
   bool any = false;
   for (bool moved = true; moved && !fenced_.load(std::memory_order_relaxed); any = any || moved) {
     moved = false;
-    if (auto c = work.copied_in_; c < ring.chunks && least_is(work, neighbours_, &Channel::reduced, freed(c))) {
-      copy(channel.region->input() + slot_of(c), work.in_ + c * ring.chunk, size_of_chunk(c), false);
+    if (auto c = work.copied_in_; c < ring.chunks && may_copy_in(c)) {
+      if (c == 0) channel.own->weight[work.use_ % 2] = work.weight_;
+      copy(work.region_->input() + slot_of(c), work.in_ + c * ring.chunk, size_of_chunk(c), false);
       work.copied_in_ = c + 1;
       publish(channel, Counter::submitted, work.base_ + c + 1, work.use_);
       moved = true;
@@ -304,11 +310,10 @@ Engine::Moved Engine::advance_plain(Work& work) {
       auto end = begin + size_of_chunk(c);
       auto place = topology_.place_of[team_.rank];
       if (!bridge_ || neighbours_.size() > 1)
-        reduce_pieces(work, pieces_of(channel.region->stripes(), place, begin, end), 0, channel.region->result(0),
-                      false);
+        reduce_pieces(work, pieces_of(work.region_->stripes(), place, begin, end), 0, work.region_->result(0), false);
       if (fenced()) break;
       if (bridge_)
-        begin_crossing(work, c, begin, end, channel.region->result(0));
+        begin_crossing(work, c, begin, end, work.region_->result(0));
       else
         publish_reduced(work, c + 1);
       moved = true;
@@ -386,13 +391,22 @@ bool Engine::progress() {
   return moved;
 }
 
-/// `waiting_here`: how many of the threads in wait_until() are the caller.
-bool Engine::try_progress(int waiting_here) {
+/// `waiting_here`: how many of the threads in wait_until() are the caller. `last`: it will sleep if nothing moves.
+bool Engine::try_progress(int waiting_here, bool last) {
   std::unique_lock lock(work_mutex_, std::try_to_lock);
+  if (!lock && last) {
+    // Whoever works may have looked at this caller's operation before the news came for which the caller looks now. It
+    // rings when it has finished; unless it has by now.
+    passed_by_.exchange(true, std::memory_order_seq_cst);
+    (void)lock.try_lock();
+  }
   if (!lock) return false;
   bool moved = progress();
+  fault::point("worked");
   lock.unlock();
-  if (moved && helpers_.load(std::memory_order_seq_cst) > waiting_here) ring();  // theirs may be done now
+  bool somebody_passed = passed_by_.exchange(false, std::memory_order_seq_cst);
+  if (somebody_passed || (moved && helpers_.load(std::memory_order_seq_cst) > waiting_here))
+    ring();  // theirs may be done now
   return moved;
 }
 

@@ -14,10 +14,10 @@ std::size_t slices_bytes(const Stripes& stripes, int rank, int results) {
 
 }  // namespace
 
-Result<std::shared_ptr<Region>> Region::create(std::string name, std::size_t bytes, int ranks, int rank, int results,
-                                               Input input, int sharers) {
+Result<std::shared_ptr<SharedRegion>> SharedRegion::create(std::string name, std::size_t bytes, int ranks, int rank,
+                                                           int results, const Input& input, int sharers) {
   if (bytes == 0) return Error{Code::invalid, fmt::format("region '{}' has no bytes", name)};
-  std::shared_ptr<Region> region(new Region);
+  std::shared_ptr<SharedRegion> region(new SharedRegion);
   region->name_ = std::move(name);
   region->ranks_ = ranks;
   region->rank_ = rank;
@@ -25,7 +25,7 @@ Result<std::shared_ptr<Region>> Region::create(std::string name, std::size_t byt
   region->bytes_ = region->stripes_.bytes;
   region->results_ = results;
   region->missing_ = ranks - 1;
-  PLIANT_TRY(region->take_input(std::move(input)));
+  PLIANT_TRY(region->take_input(input));
   if (std::max(ranks, sharers) == 1) return region;
 
   auto slices = net::create_memory(region->name_ + ":result", slices_bytes(region->stripes_, rank, results),
@@ -43,18 +43,19 @@ Result<std::shared_ptr<Region>> Region::create(std::string name, std::size_t byt
   return region;
 }
 
-Status Region::take_input(Input input) {
-  if (input && input->memory.size() == bytes_) {
-    input_ = std::move(input);
+Status SharedRegion::take_input(const Input& input) {
+  auto before = std::dynamic_pointer_cast<Segment>(input);
+  if (before && before->segment.memory.size() == bytes_) {
+    input_ = std::move(before);
     return {};
   }
   auto made = net::create_segment(name_, bytes_, net::Backing::reserved);
   if (!made.ok()) return made.error();
-  input_ = std::make_shared<net::OwnSegment>(std::move(made).value());
+  input_ = std::make_shared<Segment>(std::move(made).value());
   return {};
 }
 
-Status Region::stitch(int rank, const Fd& slices, bool writable) {
+Status SharedRegion::stitch(int rank, const Fd& slices, bool writable) {
   for (int which = 0; which < results_; ++which) {
     auto offset = stripes_.owned(rank) * static_cast<std::size_t>(which);
     for (auto index = static_cast<std::size_t>(rank); index < stripes_.count(); index += stripes_.ranks) {
@@ -67,7 +68,7 @@ Status Region::stitch(int rank, const Fd& slices, bool writable) {
   return {};
 }
 
-Status Region::add_peer(int rank, const wire::RegionNotice& notice, const std::vector<Fd>& fds) {
+Status SharedRegion::add_peer(int rank, const wire::RegionNotice& notice, const std::vector<Fd>& fds) {
   if (notice.bytes != bytes_ || notice.stripe != stripes_.stripe || static_cast<int>(notice.results) != results_)
     return Error{Code::mismatch, fmt::format("region '{}' has {} bytes here and {} bytes on rank {}", name_, bytes_,
                                              notice.bytes, rank)};
@@ -81,8 +82,13 @@ Status Region::add_peer(int rank, const wire::RegionNotice& notice, const std::v
   return {};
 }
 
-wire::RegionNotice Region::notice() const {
-  return {0, name_, bytes_, stripes_.stripe, static_cast<std::uint32_t>(results_)};
+void SharedRegion::close_descriptors() {
+  input_->segment.fd.reset();
+  slices_.reset();
+}
+
+wire::RegionNotice SharedRegion::notice() const {
+  return {0, name_, bytes_, stripes_.stripe, static_cast<std::uint32_t>(results_), 0};
 }
 
 }  // namespace pliant::collective

@@ -76,6 +76,7 @@ void Roads::admit(net::Guest guest) {
 
 void Roads::expect(const wire::Member& member) {
   auto& road = roads_[member.id];
+  if (road.forgotten && member.pid != road.member.pid) road = Road{};  // it comes back as another process
   road.member = member;
   if (road.forgotten || road.connected) return;
   road.calls = member.id < self_;

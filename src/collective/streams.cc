@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/fault.h"
 #include "base/log.h"
 #include "net/parts.h"
 
@@ -28,6 +29,7 @@ struct Streams::Lane {
   std::uint64_t peer = 0;
   std::uint64_t number = 0;
   Fd socket;
+  std::shared_ptr<const char> other_end;  // the same for all lanes of a peer, which may answer one through another
 
   std::mutex mutex;          // of what is to be sent
   std::deque<Frame> outbox;  // guarded by mutex
@@ -40,7 +42,8 @@ struct Streams::Lane {
   FrameHeader header;
   std::size_t received = 0;  // of header and bytes
   std::byte* place = nullptr;
-  int least = 1;  // bytes that must have come before it is worth a look
+  std::uint64_t subscription = 0;  // whose the place is
+  int least = 1;                   // bytes that must have come before it is worth a look
 };
 
 Streams::Streams(std::function<void(std::uint64_t, const std::string&)> on_lost)
@@ -80,6 +83,7 @@ void Streams::add(std::uint64_t peer, std::uint32_t lane, Fd socket, std::span<c
   }
   std::lock_guard lock(mutex_);
   made->number = next_number_++;
+  made->other_end = peers_[peer].empty() ? std::make_shared<const char>() : peers_[peer].begin()->second->other_end;
   if (auto& before = peers_[peer][lane]) by_number_.erase(before->number);
   peers_[peer][lane] = made;
   by_number_[made->number] = made;
@@ -178,7 +182,7 @@ bool Streams::write_to(Lane& lane) {
       add(&lane.outbox[i].header, sizeof(FrameHeader));
       add(lane.outbox[i].bytes.data(), lane.outbox[i].bytes.size());
     }
-    auto written = net::send_parts(lane.socket.get(), std::span(parts).first(count));
+    auto written = net::send_parts(lane.socket.get(), std::span(parts).first(count), lane.other_end.get());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
     if (written < 0) {
@@ -209,13 +213,24 @@ void Streams::want_to_write(Lane& lane, bool wanted) {
 
 void Streams::begin_frame(Lane& lane) {
   auto sink = sinks_.find(lane.header.view);
-  lane.place = sink == sinks_.end() ? nullptr : sink->second->place_for(lane.peer, lane.header);
+  lane.place = nullptr;
+  if (sink == sinks_.end()) return;
+  lane.place = sink->second.sink->place_for(lane.peer, lane.header);
+  lane.subscription = sink->second.number;
+}
+
+/// A place is its sink's: when that is gone, the rest of the frame is dropped. Asked before every use, because the
+/// thread may come to a lane that others have dropped or replaced in the meantime.
+void Streams::check_place(Lane& lane) const {
+  if (!lane.place) return;
+  auto sink = sinks_.find(lane.header.view);
+  if (sink == sinks_.end() || sink->second.number != lane.subscription) lane.place = nullptr;
 }
 
 void Streams::end_frame(Lane& lane) {
   auto sink = sinks_.find(lane.header.view);
   if (sink != sinks_.end() && (lane.place || lane.header.bytes == 0))
-    sink->second->on_frame(lane.peer, lane.header, lane.place);
+    sink->second.sink->on_frame(lane.peer, lane.header, lane.place);
   lane.received = 0;
   lane.place = nullptr;
 }
@@ -257,7 +272,9 @@ void Streams::look_when_complete(Lane& lane) {
 
 /// Reads what there is; false, and how, at the end.
 bool Streams::read_from(Lane& lane, std::string& how) {
+  fault::point("before_read");
   std::lock_guard while_places_are_used(sinks_mutex_);
+  check_place(lane);
   for (std::size_t turn = 0; turn < kReadsPerTurn; ++turn) {
     bool direct = lane.received >= sizeof(FrameHeader) && lane.place;
     auto at = lane.received - sizeof(FrameHeader);
@@ -266,7 +283,7 @@ bool Streams::read_from(Lane& lane, std::string& how) {
     if (direct) parts[count++] = {lane.place + at, lane.header.bytes - at};
     parts[count++] = {staging_.data(), staging_.size()};
     auto first = direct ? parts[0].iov_len : 0;
-    auto got = net::receive_parts(lane.socket.get(), std::span(parts).first(count));
+    auto got = net::receive_parts(lane.socket.get(), std::span(parts).first(count), lane.other_end.get());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
       look_when_complete(lane);
@@ -289,15 +306,12 @@ bool Streams::read_from(Lane& lane, std::string& how) {
 
 void Streams::subscribe(std::uint64_t view, FrameSink* sink) {
   std::lock_guard lock(sinks_mutex_);
-  sinks_[view] = sink;
+  sinks_[view] = {sink, next_subscription_++};
 }
 
 void Streams::unsubscribe(std::uint64_t view) {
   std::lock_guard nothing_is_read(sinks_mutex_);
   sinks_.erase(view);
-  std::lock_guard lock(mutex_);
-  for (const auto& [number, lane] : by_number_)
-    if (lane->header.view == view) lane->place = nullptr;
 }
 
 void Streams::run() {

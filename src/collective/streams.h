@@ -101,6 +101,7 @@ class Streams {
   bool take(Lane& lane, std::span<const std::byte> bytes, std::string& how);
   static void look_when_complete(Lane& lane);
   void begin_frame(Lane& lane);
+  void check_place(Lane& lane) const;
   void end_frame(Lane& lane);
   void lose(std::uint64_t peer, const std::string& how);
   bool write_to(Lane& lane);
@@ -117,8 +118,13 @@ class Streams {
   std::map<std::uint64_t, LanePtr> by_number_;                       // guarded by mutex_; epoll names lanes by number
   std::uint64_t next_number_ = 1;                                    // guarded by mutex_
 
-  std::mutex sinks_mutex_;                     // held while anything is read
-  std::map<std::uint64_t, FrameSink*> sinks_;  // guarded by sinks_mutex_, and so is every lane's place
+  struct Subscription {
+    FrameSink* sink = nullptr;
+    std::uint64_t number = 0;
+  };
+  std::mutex sinks_mutex_;                       // held while anything is read
+  std::map<std::uint64_t, Subscription> sinks_;  // by view; guarded by sinks_mutex_, and so is every lane's place
+  std::uint64_t next_subscription_ = 1;          // guarded by sinks_mutex_
   std::atomic<bool> stopping_{false};
   std::thread thread_;  // last: everything above exists before it runs
 };

@@ -14,7 +14,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Nanos kNap = 100ms;  // the longest sleep between two looks around
 constexpr std::uint32_t kBlockedOnRows = UINT32_MAX;
 
 std::atomic<std::uint64_t> Channel::*counter_of(Counter counter) {
@@ -81,7 +80,7 @@ void Engine::sleep(const Done& done) {
   for (const auto* control : controls_)
     words.push_back({&control->bell, control->bell.load(std::memory_order_seq_cst)});
   // Bells are read before this last look, so what comes after it wakes us.
-  if (!try_progress(1) && !done()) net::futex_wait_any(words, kNap);
+  if (!try_progress(1, true) && !done()) net::futex_wait_any(words, options_.nap);
   control_->sleepers.fetch_sub(1, std::memory_order_seq_cst);
 }
 
@@ -147,7 +146,7 @@ Result<std::vector<std::string>> Engine::exchange(std::string_view row) {
     std::lock_guard against_fence(fence_mutex_);  // a row is out before the fence, or never
     if (fenced()) return fence_error_;
     auto at = rows_ % 2;
-    std::memcpy(control_->row[at], row.data(), row.size());
+    row.copy(control_->row[at], row.size());  // an empty row may have no address
     control_->row_size[at] = static_cast<std::uint32_t>(row.size());
     control_->rows.store(++rows_, std::memory_order_seq_cst);
     if (bridge_) bridge_->publish_row(rows_, row);
@@ -212,11 +211,11 @@ void Engine::run_background() {
       control_->sleepers.fetch_add(1, std::memory_order_seq_cst);
       for (const auto* control : controls_)
         words.push_back({&control->bell, control->bell.load(std::memory_order_seq_cst)});
-      if (!try_progress(0)) net::futex_wait_any(words, kNap);
+      if (!try_progress(0, true)) net::futex_wait_any(words, options_.nap);
       control_->sleepers.fetch_sub(1, std::memory_order_seq_cst);
     } else {
       net::FutexWord word{&work_bell_, seen};
-      net::futex_wait_any({&word, 1}, 10 * kNap);
+      net::futex_wait_any({&word, 1}, 10 * options_.nap);
     }
     background_sleeps_.store(false, std::memory_order_seq_cst);
   }

@@ -24,7 +24,7 @@ void Member::claim(Nanos now, Decision& out) {
   quiet_since_ = now;
   waited_ = false;
   votes_.clear();
-  votes_[self_] = {view_.epoch, stored_under_, stored_};
+  votes_[self_] = {view_.epoch, stored_under_, stored_, holds_};
   say_claim(out);
   propose_if_promised(now, out);
 }
@@ -32,7 +32,7 @@ void Member::claim(Nanos now, Decision& out) {
 void Member::on(std::uint64_t from, const wire::Promise& promise, Nanos now, Decision& out) {
   if (state_ != State::claiming || promise.term != promised_) return;
   auto& vote = votes_[from];
-  vote = {promise.view.epoch, promise.stored_under, std::nullopt};
+  vote = {promise.view.epoch, promise.stored_under, std::nullopt, promise.holds != 0};
   if (auto stored = view_from(promise.stored); stored.ok()) vote.stored = std::move(stored).value();
   if (auto view = view_from(promise.view); view.ok() && newer(view.value())) return hear_of(view.value(), now, out);
   propose_if_promised(now, out);
@@ -58,7 +58,10 @@ void Member::propose_if_promised(Nanos now, Decision& out) {
   for (const auto& [id, vote] : votes_) voters.insert(id);
   if (state_ != State::claiming || !enough(voters)) return;
   if (needs_store(voters) && !waited_) return;
-  store(next_of_base(), promised_);
+  if (votes_are_dead() && !anybody_holds()) return give_up(now, out);
+  auto next = next_of_base();
+  if (next.newcomers.size() == next.members.size()) return;  // who promised was lost since: proof decides
+  store(std::move(next), promised_);
   state_ = State::proposing;
   quiet_since_ = now;
   stored_by_ = {self_};
@@ -66,15 +69,39 @@ void Member::propose_if_promised(Nanos now, Decision& out) {
   conclude_if_stored(now, out);
 }
 
+/// All who could have gone on in it are dead, and none is known to have: it is as if nobody had stored it.
+bool Member::never_acted_in(const View& successor) const {
+  return std::ranges::all_of(successor.members, [&](const auto& m) {
+    const auto lost = lost_.find(m.id);
+    return proven_dead(m.id) && lost->second.last > 0;
+  });
+}
+
+bool Member::anybody_holds() const {
+  return std::ranges::any_of(votes_, [&](const auto& vote) {
+    return view_.rank_of(vote.first) >= 0 && (vote.second.holds || vote.second.stored);
+  });
+}
+
+/// Every vote is dead, and so is everybody who had received the state.
+void Member::give_up(Nanos now, Decision& out) {
+  state_ = State::evicted;
+  quiet_since_ = now;
+  out.evicted = true;
+}
+
 View Member::next_of_base() const {
   const Vote* best = nullptr;
   for (const auto& [id, vote] : votes_) {
     if (!vote.stored || vote.stored->epoch != view_.epoch + 1 || view_.rank_of(id) < 0) continue;
+    if (never_acted_in(*vote.stored)) continue;
     if (best == nullptr || vote.stored_under > best->stored_under) best = &vote;
   }
   View next = best != nullptr ? *best->stored : view_;
-  if (best == nullptr)
-    std::erase_if(next.members, [&](const auto& m) { return !votes_.contains(m.id) || lost_.contains(m.id); });
+  if (best == nullptr) {
+    next.remove([&](const auto& m) { return !votes_.contains(m.id) || lost_.contains(m.id); });
+    if (votes_are_dead()) std::erase_if(next.newcomers, [&](auto id) { return votes_.at(id).holds; });
+  }
   next.term = promised_;
   next.epoch = view_.epoch + 1;
   return next;
@@ -98,13 +125,12 @@ void Member::conclude(Nanos now, Decision& out) {
 
 void Member::say_claim(Decision& out) const {
   for (const auto& member : view_.members)
-    if (!votes_.contains(member.id) && !proven_dead(member.id))
-      out.letters.push_back({member.id, wire::Claim{promised_, 1}});
+    if (!votes_.contains(member.id) && !ended(member.id)) out.letters.push_back({member.id, wire::Claim{promised_, 1}});
 }
 
 void Member::say_proposal(Decision& out) const {
   for (const auto& [id, vote] : votes_) {
-    if (stored_by_.contains(id) || view_.rank_of(id) < 0 || proven_dead(id)) continue;
+    if (stored_by_.contains(id) || view_.rank_of(id) < 0 || ended(id)) continue;
     if (vote.epoch < view_.epoch) say_in_force({id}, out);
     out.letters.push_back({id, wire::Propose{promised_, notice_of(*stored_)}});
   }

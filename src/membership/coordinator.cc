@@ -7,26 +7,50 @@
 #include <utility>
 
 namespace pliant::membership {
+namespace {
+
+/// A newcomer that a member could not reach is tried again after that.
+constexpr Nanos kUnreached = std::chrono::seconds(30);
+
+}  // namespace
 
 bool Memory::operator==(const Memory& other) const {
   return view.hash() == other.view.hash() && wanted == other.wanted && spare == other.spare &&
-         next_id == other.next_id && restarts == other.restarts;
+         next_id == other.next_id && restarts == other.restarts && stopping == other.stopping &&
+         outcomes == other.outcomes && ended == other.ended;
 }
 
 Coordinator::Coordinator(CoordinatorOptions options, const std::optional<Memory>& memory)
     : options_(std::move(options)), wanted_(options_.wanted), restarts_(options_.restarts) {
+  if (!options_.checkpoints) {
+    rescue_ = Rescue::impossible;
+    no_rescue_ = "with --checkpoint it would have gone on from its last checkpoint";
+  }
   if (!memory) return;
   wanted_ = memory->wanted;
   restarts_ = memory->restarts;
   next_id_ = memory->next_id;
+  stopping_ = memory->stopping;
   learn(memory->view);
+  for (const auto& [id, outcome] : memory->outcomes) workers_[id].outcome = outcome;
+  for (const auto& [id, last_view] : memory->ended) {
+    auto& worker = workers_[id];
+    worker.ended = worker.counted = true;
+    worker.last_view = last_view;
+  }
 }
 
 Memory Coordinator::memory() const {
   auto spare =
       std::count_if(workers_.begin(), workers_.end(), [](const auto& entry) { return is_there(entry.second); });
   if (formed()) spare = static_cast<std::ptrdiff_t>(waiting().size());
-  return {view_, wanted_, static_cast<std::uint32_t>(spare), next_id_, restarts_};
+  Memory memory{view_, wanted_, static_cast<std::uint32_t>(spare), next_id_, restarts_, stopping_};
+  for (const auto& [id, worker] : workers_)
+    if (worker.outcome == Outcome::finished || (worker.outcome != Outcome::running && in_view(id)))
+      memory.outcomes[id] = worker.outcome;
+  for (const auto& member : view_.members)
+    if (const auto& worker = workers_.at(member.id); has_ended(worker)) memory.ended[member.id] = worker.last_view;
+  return memory;
 }
 
 std::optional<std::uint64_t> Coordinator::worker_at(Link link) const {
@@ -80,6 +104,7 @@ Letters Coordinator::on_join(Link link, const wire::Join& join) {
   if (auto view = view_from(join.view); view.ok()) learn(view.value());
   if (!formed()) return act();
   send(link, notice_of(view_));
+  tell_deaths_to(join.id);
   if (in_view(join.id) && !leading_ && term == term_) send(link, wire::Claim{term_, 0});
   if (plan_ && (in_view(join.id) || is_planned(join.id))) send(link, *plan_);
   return act();
@@ -95,6 +120,7 @@ void Coordinator::take_up(const wire::Join& join, Link link) {
   // Whoever is in no view and knows its layout has begun its loop, and waits.
   worker.ready = join.view.epoch == 0 && !join.layout.empty();
   worker.layout = join.layout;
+  worker.view = std::max(worker.view, join.view.epoch);
   if (join.view.epoch > 0) know_layout(join.id, join.layout);
   next_id_ = std::max(next_id_, join.id + 1);
 }
@@ -122,6 +148,25 @@ void Coordinator::form_first_view() {
   leading_ = true;
   learn(first);
   for (const auto& member : first.members) send_to(member.id, notice_of(view_));
+}
+
+/// Nobody has state any more, and there is a checkpoint: those who are ready begin with it.
+void Coordinator::begin_again() {
+  if (!lost() || rescue_ != Rescue::possible) return;
+  auto ids = waiting();
+  if (ids.empty()) return;
+  auto next = view_;
+  next.term = term_ = std::max(term_, view_.term) + 1;
+  next.planned = ++next.epoch;
+  ++next.restarts;
+  next.resume_step = resume_step_;
+  next.members.clear();
+  for (auto id : ids)
+    if (next.members.size() < wanted_) next.members.push_back(workers_.at(id).self);
+  leading_ = true;
+  promised_.clear();
+  learn(next);
+  for (const auto& member : next.members) send_to(member.id, notice_of(view_));
 }
 
 void Coordinator::on(Link link, const wire::Ready& ready) {
@@ -152,6 +197,7 @@ void Coordinator::learn(const View& view) {
   for (const auto& member : before.members)  // whom the others could not reach, they could not tell
     if (!in_view(member.id)) send_to(member.id, notice_of(view_));
   plan_.reset();
+  if (options_.checkpoints) rescue_ = Rescue::open;
   for (auto& [host, agent] : agents_) agent.told_over = false;
   if (view_.term > term_ || !leading_) claim_above(view_.term);
 }
@@ -179,6 +225,7 @@ void Coordinator::on(Link link, const wire::Adopted& adopted) {
   auto id = worker_at(link);
   auto view = view_from(adopted.view);
   if (!id || !view.ok() || view.value().rank_of(*id) < 0) return;
+  workers_[*id].view = std::max(workers_[*id].view, view.value().epoch);
   learn(view.value());
   if (plan_ && view.value().hash() == plan_->base) send(link, *plan_);  // it may have come too early
 }
@@ -214,7 +261,7 @@ std::vector<std::uint64_t> Coordinator::waiting() const {
   for (bool served : {true, false})
     for (const auto& [id, worker] : workers_)
       if (worker.served == served && worker.link && worker.ready && !worker.ended && !worker.goodbye &&
-          !worker.replace && !worker.surplus && !in_view(id))
+          !worker.replace && !worker.surplus && worker.unreached_until <= now_ && !in_view(id))
         ids.push_back(id);
   return ids;
 }
@@ -228,6 +275,8 @@ std::vector<wire::Member> Coordinator::target() const {
   keep = std::min<std::size_t>(keep, wanted_);
   newcomers.resize(std::min(newcomers.size(), wanted_ - keep));
   auto keep_slow = wanted_ - keep - newcomers.size();
+  // Somebody has to hand the state over: of members that are all to be replaced, one stays until the others have it.
+  if (keep == 0 && keep_slow == 0 && !newcomers.empty()) keep_slow = 1;
   std::vector<wire::Member> members;
   for (const auto& member : view_.members) {
     auto& left = slow(member) ? keep_slow : keep;
@@ -295,6 +344,13 @@ void Coordinator::on(Link link, const wire::Replace& replace) {
   if (answer) send(link, wire::Answer{1, fmt::format("worker {} goes as soon as another one is ready", replace.id)});
 }
 
+/// One newcomer that a member cannot reach would keep all others from being taken in.
+void Coordinator::on(Link link, const wire::Unreached& unreached) {
+  auto from = worker_at(link);
+  if (!from || !in_view(*from) || in_view(unreached.id) || !is_planned(unreached.id)) return;
+  workers_.at(unreached.id).unreached_until = now_ + kUnreached;
+}
+
 // ---- after every event ----
 
 Letters Coordinator::on_time(Nanos now) {
@@ -308,7 +364,12 @@ Letters Coordinator::on_message(Link link, const wire::Message& message) {
 }
 
 Letters Coordinator::act() {
+  if (!may_all_be_gone())
+    gone_since_.reset();
+  else if (!gone_since_)
+    gone_since_ = now_;
   form_first_view();
+  begin_again();
   lower_wanted();
   tell_over();
   plan();

@@ -20,18 +20,31 @@
 //   any        ... of a term above ours                  claiming   claim above it
 //   leading    the view is not what is wanted            leading    send a plan to all members and to who is new in it
 //   leading    a member joins or reports the plan's base leading    send it the plan (again)
+//   leading    a member cannot reach a newcomer of the   leading    a plan without that one, for kUnreached
+//              plan
 //   any        a member says what it shares              same       refuse newcomers that share something else
-//   any        all members of the view said goodbye or   over       tell all outside of the view; nobody is started
-//              have ended
+//   any        all members of the view said goodbye or   over       tell all outside of the view, and agents how it
+//              have ended                                           ended (see below); nobody is started
+//   any        the same, but the job has lost its state  rescue     is there a checkpoint? If there is none, over
+//              (see below), and it writes checkpoints
+//   rescue     there is one, and a worker is ready       leading    a view of those who are ready, with a term of its
+//                                                                   own, that says where to begin again
 //   over       a newer view with living members          claiming   it was not over
+//
+// How a job ended: finished, if a member of the last view said that its loop is finished; else stopped, if somebody
+// asked for that or a member said that all of them were told to leave; else failed, however its workers ended.
+// A job has lost its state if it would fail; or if it would be stopped although nobody asked for that and somebody
+// waits to be taken in. All of its members are known to have ended then, by their own word or by a kernel's: whoever is
+// merely out of reach is waited for.
 //
 // Enough: a strict majority of the view's members; of exactly half, the half with the lowest id.
 // Newest: by epoch, then by term.
 //
 //   a worker of a job with a view            what it costs
 //   ended without ever having been a member  a restart
-//   ended badly as a member                  a restart
-//   left: said goodbye, or ended well, and   one worker less is wanted, but not less than `least`
+//   ended as a member in mid-loop,           a restart
+//   whatever its exit status
+//   left: said that its loop has ended, and  one worker less is wanted, but not less than `least`
 //   a view without it is reported
 //   ... because its host is taken away       nothing: another one is started where and when there is room
 //   ... after it was to be replaced          nothing
@@ -75,6 +88,7 @@ struct CoordinatorOptions {
   int restarts = 10;                      ///< replacements for workers that fail
   std::uint32_t spare = 0;                ///< workers beyond those wanted, ready to take somebody's place
   Nanos warm = std::chrono::seconds(10);  ///< that others wait who are not needed
+  bool checkpoints = false;               ///< are written: a job that has lost its state can begin again from one
 };
 
 /// What one coordinator leaves to the next.
@@ -83,7 +97,11 @@ struct Memory {
   std::uint32_t wanted = 1;
   std::uint32_t spare = 0;  ///< workers that wait to be taken in; for onlookers
   std::uint64_t next_id = 0;
-  int restarts = 0;  ///< left; below zero: so many are not replaced
+  int restarts = 0;                             ///< left; below zero: so many are not replaced
+  bool stopping = false;                        ///< somebody asked for the end of the job
+  std::map<std::uint64_t, Outcome> outcomes{};  ///< of the view's members whose loop has ended
+  /// Members of the view whose process has ended, and the epoch of the view that each was in.
+  std::map<std::uint64_t, std::uint64_t> ended{};
   bool operator==(const Memory& other) const;
 };
 
@@ -106,6 +124,8 @@ class Coordinator {
   Letters on_closed(Link link);
   /// The kernel says that a worker's process is gone.
   Letters on_gone(std::uint64_t id);
+  /// The answer to needs_checkpoint(): the step of the newest good one that this job has written, or why there is none.
+  Letters on_checkpoint(std::optional<std::uint64_t> step, const std::string& why = {});
   /// It is that late, on any clock that does not go back. Now and then, for what has to wait.
   Letters on_time(Nanos now);
 
@@ -113,6 +133,10 @@ class Coordinator {
   bool formed() const { return view_.size() > 0; }
   /// Every member of the view is done or dead.
   bool over() const;
+  /// All who held the state of the job are gone: is there a checkpoint?
+  bool needs_checkpoint() const { return lost() && rescue_ == Rescue::open; }
+  /// How the job ended: running while it has not, else finished, stopped or failed.
+  Outcome verdict() const;
   const View& view() const { return view_; }
   Memory memory() const;
 
@@ -120,21 +144,26 @@ class Coordinator {
   struct Worker {
     Link link = 0;  // 0: not connected
     wire::Member self;
-    std::string host;          // whose agent started it
-    std::int32_t process = 0;  // as its agent started it; its end is proof only if it is the one that joined
+    std::string host;             // whose agent started it
+    std::uint64_t view = 0;       // the epoch of the newest view that it has reported
+    std::uint64_t last_view = 0;  // the epoch of the view that it was in when it ended
+    std::int32_t process = 0;     // as its agent started it; its end is proof only if it is the one that joined
     std::string layout;
-    bool named = false;    // by its agent that is there now
-    bool joined = false;   // at least once
-    bool ready = false;    // to be taken in
-    bool served = false;   // was a member
-    bool goodbye = false;  // said so
+    bool named = false;                  // by its agent that is there now
+    bool joined = false;                 // at least once
+    bool ready = false;                  // to be taken in
+    bool served = false;                 // was a member
+    bool goodbye = false;                // said so
+    Outcome outcome = Outcome::running;  // of its loop, by its own word
+    std::string words;                   // how its process ended
     bool ended = false;
-    bool counted = false;  // its end has had its consequences
-    bool left = false;     // it ended in good order, and wanted is still to be lowered
-    bool told = false;     // that the job is over, or that it is not needed any more
-    bool replace = false;  // by another one, as soon as there is one
-    bool surplus = false;  // it has waited for long enough, and may go
-    Nanos since{0};        // when it was asked for
+    bool counted = false;      // its end has had its consequences
+    bool left = false;         // it ended in good order, and wanted is still to be lowered
+    bool told = false;         // that the job is over, or that it is not needed any more
+    bool replace = false;      // by another one, as soon as there is one
+    bool surplus = false;      // it has waited for long enough, and may go
+    Nanos since{0};            // when it was asked for
+    Nanos unreached_until{0};  // a member could not reach it: until then the job grows without it
   };
 
   /// What agents are told of the job.
@@ -167,9 +196,11 @@ class Coordinator {
   void on(Link link, const wire::Promise& promise);
   void on(Link link, const wire::Decline& decline);
   void on(Link link, const wire::Bye& bye);
+  void on(Link link, const wire::LoopEnded& ended);
   void on(Link link, const wire::Progress& progress);
   void on(Link link, const wire::Resize& resize);
   void on(Link link, const wire::Replace& replace);
+  void on(Link link, const wire::Unreached& unreached);
   void on(Link link, const wire::AgentHello& hello);
   void on(Link link, const wire::Stop& stop);
   void on(Link link, const wire::Started& started);
@@ -184,6 +215,7 @@ class Coordinator {
   // What follows from the state, after every event.
   Letters act();
   void form_first_view();
+  void begin_again();
   void learn(const View& view);
   void claim_above(std::uint64_t term);
   void plan();
@@ -191,12 +223,25 @@ class Coordinator {
   void tell_over();
   void let_go();
   void dismiss_idle();
-  bool finished() const;
+  bool any_member(Outcome outcome) const;
+  bool anybody(Outcome outcome) const;
+  bool may_be_member(std::uint64_t id) const;
+  bool may_all_be_gone() const;
+  std::uint64_t newest_of_the_dead() const;
+  bool all_gone() const;
+  bool may_have_switched() const;
+  bool lost() const;
+  std::string reason_of_failure() const;
   void tell_agents_over(const wire::Over& over);
   void tell_agents();
   void tell_of_death(std::uint64_t id);
+  void tell_deaths_to(std::uint64_t id);
+  bool is_proof_for(std::uint64_t member, std::uint64_t id) const;
   void lower_wanted();
 
+  /// Its loop has ended, by its own word. A process that ends with status 0 in the middle of it has not said so.
+  static bool has_parted(const Worker& worker) { return worker.goodbye || worker.outcome != Outcome::running; }
+  bool has_ended(const Worker& worker) const;
   static bool is_there(const Worker& worker) { return worker.link && !worker.ended; }
   enum class End { bad, good, taken };
   void count(Worker& worker, End end);
@@ -235,6 +280,11 @@ class Coordinator {
   std::string layout_;                       // of the members' shared state; empty: not known
   std::uint64_t layout_of_ = 0;              // who said so
   std::string hopeless_;                     // why there will be no first view
+  enum class Rescue { open, possible, impossible };
+  Rescue rescue_ = Rescue::open;  // of a job that has lost its state
+  std::uint64_t resume_step_ = 0;
+  std::string no_rescue_;  // why not
+  bool stopping_ = false;  // somebody asked for the end of the job
 
   // This coordinator's part in it.
   std::uint64_t term_ = 0;
@@ -245,6 +295,7 @@ class Coordinator {
   std::map<std::string, Agent> agents_;  // by host; all that were ever there
   Nanos now_{0};
   std::optional<Nanos> idle_since_;  // more wait than are needed
+  std::optional<Nanos> gone_since_;  // all members of the view
   bool settled_ = false;             // nobody need wait
 };
 

@@ -14,21 +14,94 @@ using namespace std::chrono_literals;
 
 constexpr Nanos kSoon = 60s;  // a worker that fails later did not fail because of where it is
 constexpr Nanos kFirstPause = 1s, kLongestPause = 60s;
-constexpr int kForgiven = 1;  // failures without consequences for the slot
+constexpr Nanos kTimeToReport = 1s;  // for a newcomer to say that it has become a member
+constexpr int kForgiven = 1;         // failures without consequences for the slot
 
 }  // namespace
 
 // ---- workers go ----
 
-bool Coordinator::over() const {
-  return formed() && std::all_of(view_.members.begin(), view_.members.end(), [&](const auto& member) {
-           const auto& worker = workers_.at(member.id);
-           return worker.ended || worker.goodbye;
+/// Its process is gone, and nobody has still to say how.
+bool Coordinator::has_ended(const Worker& worker) const {
+  return worker.ended && (worker.counted || !worker.named || !agent_of(worker));
+}
+
+/// As far as this coordinator knows, it may be in the newest view: in one, or out of sight.
+bool Coordinator::may_be_member(std::uint64_t id) const {
+  const auto& worker = workers_.at(id);
+  if (has_ended(worker) || worker.goodbye) return false;
+  if (worker.link) {
+    if (!in_view(id) || worker.ready) return false;  // whoever is ready has said that it is in no view
+    bool left_behind = worker.view < newest_of_the_dead() && gone_since_ && now_ - *gone_since_ >= kTimeToReport;
+    return !left_behind;
+  }
+  if (in_view(id) || is_planned(id)) return true;
+  // A worker that is out of sight may be a member of a view that is known only from those who died in it, or left for
+  // it.
+  if (newest_of_the_dead() <= view_.epoch && !any_member(Outcome::left)) return false;
+  auto agent = agents_.find(worker.self.host);
+  bool known_to_be_gone = agent != agents_.end() && agent->second.link && agent->second.complete && !worker.named;
+  return (worker.named || worker.served) && !known_to_be_gone;
+}
+
+/// The epoch of the newest view that somebody who has ended was in. Others may have been left behind in an older one.
+std::uint64_t Coordinator::newest_of_the_dead() const {
+  std::uint64_t newest = 0;
+  for (const auto& [id, worker] : workers_)
+    if (worker.ended) newest = std::max(newest, worker.last_view);
+  return newest;
+}
+
+/// Nobody is left but those who are there and may have been left behind: since then they have had time to say more.
+bool Coordinator::may_all_be_gone() const {
+  return formed() && std::ranges::none_of(workers_, [&](const auto& entry) {
+           const auto& worker = entry.second;
+           return may_be_member(entry.first) && !(worker.link && worker.view < newest_of_the_dead());
          });
 }
 
-void Coordinator::on(Link link, const wire::Bye&) {
-  if (auto id = worker_at(link)) workers_[*id].goodbye = true;
+bool Coordinator::all_gone() const {
+  return formed() && std::ranges::none_of(workers_, [&](const auto& entry) { return may_be_member(entry.first); });
+}
+
+/// Somebody who is there may have become a member of a view that is not known here, and will say so.
+bool Coordinator::may_have_switched() const {
+  if (!gone_since_ || now_ - *gone_since_ >= kTimeToReport) return false;
+  return std::ranges::any_of(workers_, [&](const auto& entry) {
+    const auto& [id, worker] = entry;
+    return is_there(worker) && !worker.goodbye && (in_view(id) || is_planned(id));
+  });
+}
+
+bool Coordinator::over() const {
+  return all_gone() && !may_have_switched() && !(lost() && rescue_ != Rescue::impossible);
+}
+
+bool Coordinator::lost() const {
+  if (!all_gone() || may_have_switched() || stopping_ || anybody(Outcome::finished)) return false;
+  return !any_member(Outcome::stopped) || !waiting().empty();
+}
+
+Letters Coordinator::on_checkpoint(std::optional<std::uint64_t> step, const std::string& why) {
+  if (!needs_checkpoint()) return act();
+  bool some_will_come = restarts_ >= 0 || !waiting().empty();
+  rescue_ = step && some_will_come ? Rescue::possible : Rescue::impossible;
+  resume_step_ = step.value_or(0);
+  no_rescue_ = step ? "no restarts are left (--max-restarts)" : why;
+  return act();
+}
+
+void Coordinator::on(Link link, const wire::Bye& bye) {
+  auto id = worker_at(link);
+  if (!id) return;
+  workers_[*id].goodbye = true;
+  workers_[*id].outcome = wire::outcome_in(bye.outcome);
+}
+
+void Coordinator::on(Link link, const wire::LoopEnded& ended) {
+  auto id = worker_at(link);
+  if (!id) return;
+  workers_[*id].outcome = wire::outcome_in(ended.outcome);
 }
 
 Letters Coordinator::on_closed(Link link) {
@@ -59,14 +132,19 @@ void Coordinator::on(Link link, const wire::Ended& ended) {
   if (!agent) return;
   auto& worker = workers_[ended.id];
   worker.host = agent->first;
-  if (!std::exchange(worker.ended, true)) tell_of_death(ended.id);
+  worker.words = ended.words;
+  if (auto outcome = wire::outcome_in(ended.outcome); outcome != Outcome::running) worker.outcome = outcome;
+  worker.last_view = std::max(worker.last_view, ended.view);
+  bool known = std::exchange(worker.ended, true);
+  if (!known || ended.view) tell_of_death(ended.id);
   next_id_ = std::max(next_id_, ended.id + 1);
   if (!formed() && (ended.taken || lacks_slots(agent->first))) {  // somebody else, somewhere else, will begin the job
     workers_.erase(ended.id);
     return send(link, wire::Parted{ended.id, 0});
   }
   count(worker, ended.taken ? End::taken : ended.good ? End::good : End::bad);
-  send(link, wire::Parted{ended.id, static_cast<std::uint8_t>(worker.goodbye)});
+  send(link,
+       wire::Parted{ended.id, static_cast<std::uint8_t>(has_parted(worker) && worker.outcome != Outcome::failed)});
   if (formed() || !hopeless_.empty()) return;
   auto left = std::count_if(workers_.begin(), workers_.end(), [](const auto& entry) { return !entry.second.ended; });
   if (static_cast<std::uint32_t>(left) >= needed_to_form()) return;
@@ -78,7 +156,7 @@ void Coordinator::on(Link link, const wire::Ended& ended) {
 void Coordinator::count(Worker& worker, End end) {
   if (std::exchange(worker.counted, true) || !formed() || over()) return;
   if (end == End::taken || lacks_slots(worker.host) || worker.surplus) return;
-  bool in_order = worker.served && (end == End::good || worker.goodbye);
+  bool in_order = worker.served && has_parted(worker) && worker.outcome != Outcome::failed;
   if (in_order && worker.replace) return cool_down(worker, true);
   if (in_order) {
     worker.left = true;
@@ -125,18 +203,45 @@ void Coordinator::lower_wanted() {
 }
 
 void Coordinator::tell_over() {
-  if (!hopeless_.empty()) tell_agents_over({0, hopeless_});
+  if (!hopeless_.empty()) tell_agents_over({static_cast<std::uint8_t>(Outcome::failed), hopeless_});
   if (!over()) return;
   for (auto& [id, worker] : workers_)
-    if (!in_view(id) && worker.link && !worker.ended && !std::exchange(worker.told, true))
-      send(worker.link, wire::Over{});
-  tell_agents_over({static_cast<std::uint8_t>(finished())});
+    if (!worker.goodbye && is_there(worker) && !std::exchange(worker.told, true)) send(worker.link, wire::Over{});
+  auto how = verdict();
+  tell_agents_over({static_cast<std::uint8_t>(how), how == Outcome::failed ? reason_of_failure() : std::string()});
 }
 
-/// Somebody of the last view said goodbye.
-bool Coordinator::finished() const {
-  return std::any_of(view_.members.begin(), view_.members.end(),
-                     [&](const auto& member) { return workers_.at(member.id).goodbye; });
+bool Coordinator::anybody(Outcome outcome) const {
+  return std::ranges::any_of(workers_, [&](const auto& entry) { return entry.second.outcome == outcome; });
+}
+
+bool Coordinator::any_member(Outcome outcome) const {
+  return std::ranges::any_of(view_.members,
+                             [&](const auto& member) { return workers_.at(member.id).outcome == outcome; });
+}
+
+Outcome Coordinator::verdict() const {
+  if (!hopeless_.empty()) return Outcome::failed;
+  if (!over()) return Outcome::running;
+  if (anybody(Outcome::finished)) return Outcome::finished;
+  return stopping_ || any_member(Outcome::stopped) ? Outcome::stopped : Outcome::failed;
+}
+
+std::string Coordinator::reason_of_failure() const {
+  std::string ends;
+  std::size_t others = 0;
+  for (const auto& member : view_.members) {
+    const auto& worker = workers_.at(member.id);
+    auto how = worker.words.empty() ? "it is gone" : worker.words;
+    if (worker.goodbye) how = fmt::format("it {}", worker.outcome == Outcome::failed ? "failed" : "left");
+    auto one = fmt::format("{}worker {}: {}", ends.empty() ? "" : ", ", member.id, how);
+    if (ends.size() + one.size() > wire::kMaxText / 2)
+      ++others;
+    else
+      ends += one;
+  }
+  if (others) ends += fmt::format(" and {} more", others);
+  return fmt::format("no worker is left that holds the state of the training ({}); {}", ends, no_rescue_);
 }
 
 void Coordinator::tell_agents_over(const wire::Over& over) {
@@ -146,11 +251,21 @@ void Coordinator::tell_agents_over(const wire::Over& over) {
 
 /// Members of other hosts cannot see it. That something which only led to the worker has ended proves nothing.
 void Coordinator::tell_of_death(std::uint64_t id) {
-  const auto& worker = workers_.at(id);
-  const auto& dead = worker.self;
-  if (worker.process && worker.process != dead.pid) return;
   for (const auto& member : view_.members)
-    if (member.id != id && member.host != dead.host) send_to(member.id, wire::Dead{id});
+    if (is_proof_for(member.id, id)) send_to(member.id, wire::Dead{id, workers_.at(id).last_view});
+}
+
+/// A worker that has just connected may have missed it.
+void Coordinator::tell_deaths_to(std::uint64_t id) {
+  for (const auto& member : view_.members)
+    if (workers_.at(member.id).ended && is_proof_for(id, member.id))
+      send_to(id, wire::Dead{member.id, workers_.at(member.id).last_view});
+}
+
+bool Coordinator::is_proof_for(std::uint64_t member, std::uint64_t id) const {
+  const auto& worker = workers_.at(id);
+  bool its_process = !worker.process || worker.process == worker.self.pid;
+  return member != id && its_process && workers_.at(member).self.host != worker.self.host;
 }
 
 // ---- the agents ----
@@ -239,6 +354,7 @@ void Coordinator::on(Link link, const wire::AgentHello& hello) {
 
 void Coordinator::on(Link link, const wire::Stop& stop) {
   if (worker_at(link)) return;
+  stopping_ = stopping_ || stop.host.empty();
   for (const auto& [host, agent] : agents_)
     if (stop.host.empty() || stop.host == host) send(agent.link, stop);
 }
@@ -266,13 +382,16 @@ void Coordinator::on(Link link, const wire::Progress& progress) {
 }
 
 void Coordinator::start_workers() {
-  if (over() || !hopeless_.empty()) return;
+  if (over() || needs_checkpoint() || !hopeless_.empty() || stopping_) return;
   auto there = static_cast<std::int64_t>(workers_.size());  // before the first view nobody is replaced
+  bool begins_again = lost();
   if (formed()) {
     // Whoever left in good order is not to be replaced: wait for the word on those who have ended.
     for (const auto& [id, worker] : workers_) {
-      if (worker.ended && (!worker.counted || worker.left)) return;
-      there -= worker.replace || ((worker.ended || lost_with_host(worker)) && !in_view(id));
+      if (worker.ended && (!worker.counted || (worker.left && !begins_again))) return;
+      bool gone = worker.ended || lost_with_host(worker) ||
+                  (worker.goodbye && (begins_again || worker.outcome == Outcome::failed));
+      there -= worker.replace || (gone && (begins_again || !in_view(id)));
     }
   }
   auto wanted = std::int64_t{wanted_} + (formed() ? options_.spare : 0) + std::min(restarts_, 0);

@@ -7,16 +7,23 @@
 
 namespace pliant::membership {
 
-Member::Member(std::uint64_t self, View view, bool has_store)
-    : self_(self), has_store_(has_store), view_(std::move(view)), promised_(view_.term), highest_(view_.term) {}
+Member::Member(std::uint64_t self, View view, bool has_store, std::uint64_t over)
+    : self_(self),
+      has_store_(has_store),
+      over_(over),
+      holds_(!view.members.empty()),
+      view_(std::move(view)),
+      promised_(view_.term),
+      highest_(view_.term) {}
 
 // ---- events ----
 
-Decision Member::on_lost(std::uint64_t id, bool proven, Nanos now) {
+Decision Member::on_lost(std::uint64_t id, bool proven, Nanos now, std::uint64_t last) {
   Decision out;
   if (id == self_) return out;
   auto& known = lost_[id];
-  known = known || proven;
+  known.proven = known.proven || proven;
+  known.last = std::max(known.last, last);
   switch (state_) {
     case State::steady:
       if (view_.rank_of(id) >= 0) recover(now, out);
@@ -43,9 +50,9 @@ Decision Member::on_lost(std::uint64_t id, bool proven, Nanos now) {
 Decision Member::on_message(std::uint64_t from, const Agreement& message, Nanos now) {
   Decision out;
   // The dead have no vote. What they said of views that are in force is still true.
-  if (proven_dead(from) && !std::holds_alternative<wire::InForce>(message)) return out;
+  if (ended(from) && !std::holds_alternative<wire::InForce>(message)) return out;
   // A suspect that speaks lives. Two members that suspect each other would otherwise claim in turns for ever.
-  if (!proven_dead(from)) lost_.erase(from);
+  if (!ended(from)) lost_.erase(from);
   std::visit([&](const auto& known) { on(from, known, now, out); }, message);
   return out;
 }
@@ -80,6 +87,12 @@ Decision Member::on_time(Nanos now) {
     case State::evicted:
       break;
   }
+  return out;
+}
+
+Decision Member::on_unusable(Nanos now) {
+  Decision out;
+  if (state_ == State::steady && !newcomer()) recover(now, out);
   return out;
 }
 
@@ -128,7 +141,7 @@ void Member::on(std::uint64_t from, const wire::Claim& claim, Nanos now, Decisio
   promised_ = claim.term;
   promised_to_ = from;
   if (claim.recover) follow(from, now, out);
-  wire::Promise promise{promised_, notice_of(view_), 0, {}};
+  wire::Promise promise{promised_, notice_of(view_), 0, {}, static_cast<std::uint8_t>(holds_)};
   if (stored_) promise.stored_under = stored_under_, promise.stored = notice_of(*stored_);
   out.letters.push_back({from, std::move(promise)});
 }
@@ -165,7 +178,7 @@ void Member::on(std::uint64_t, const wire::InForce& news, Nanos now, Decision& o
 /// `view` is in force, says somebody who knows.
 void Member::hear_of(const View& view, Nanos now, Decision& out) {
   const bool inside = view.rank_of(self_) >= 0;
-  if (state_ == State::evicted || !newer(view) || (newcomer() && !inside)) return;
+  if (state_ == State::evicted || !newer(view) || view.epoch <= over_ || (newcomer() && !inside)) return;
   const auto before = state_;
   set_base(view);
   if (!inside) {
@@ -173,7 +186,7 @@ void Member::hear_of(const View& view, Nanos now, Decision& out) {
     out.evicted = true;
   } else if (view.term >= fenced_ && !stored_) {
     // Everybody in it has been heard by whoever decided it: suspicions are out of date, deaths are not.
-    std::erase_if(lost_, [&](const auto& lost) { return !lost.second && view_.rank_of(lost.first) >= 0; });
+    std::erase_if(lost_, [&](const auto& lost) { return !lost.second.proven && view_.rank_of(lost.first) >= 0; });
     out.fence = before == State::steady || before == State::switching;
     enter(now, out);
   } else {
@@ -256,7 +269,7 @@ void Member::set_base(View view) {
   if (stored_ && stored_->epoch <= view_.epoch) stored_.reset();
   highest_ = std::max(highest_, view_.term);
   std::erase_if(switched_, [&](const auto& said) { return view_.rank_of(said.first) < 0; });
-  std::erase_if(lost_, [&](const auto& lost) { return !lost.second && view_.rank_of(lost.first) < 0; });
+  std::erase_if(lost_, [&](const auto& lost) { return !lost.second.proven && view_.rank_of(lost.first) < 0; });
   if (view_.term < promised_) return;
   promised_ = view_.term;  // a claim of this term has done its work
   promised_to_.reset();
@@ -271,13 +284,13 @@ void Member::store(View view, std::uint64_t under) {
 
 void Member::say_switch(Decision& out) const {
   for (const auto& member : view_.members)
-    if (member.id != self_ && !proven_dead(member.id))
+    if (member.id != self_ && !ended(member.id))
       out.letters.push_back({member.id, wire::Stored{view_.term, stored_->hash()}});
 }
 
 void Member::say_in_force(const Ids& to, Decision& out) const {
   for (auto id : to)
-    if (id != self_ && !proven_dead(id)) out.letters.push_back({id, wire::InForce{view_.term, notice_of(view_)}});
+    if (id != self_ && !ended(id)) out.letters.push_back({id, wire::InForce{view_.term, notice_of(view_)}});
 }
 
 wire::Decline Member::refusal() const { return {promised_, notice_of(view_)}; }
@@ -296,24 +309,40 @@ bool Member::newer(const View& view) const {
 
 bool Member::proven_dead(std::uint64_t id) const {
   const auto lost = lost_.find(id);
-  return lost != lost_.end() && lost->second;
+  return lost != lost_.end() && lost->second.proven && lost->second.last <= view_.epoch;
+}
+
+bool Member::ended(std::uint64_t id) const {
+  const auto lost = lost_.find(id);
+  return lost != lost_.end() && lost->second.proven;
 }
 
 /// Whether these members of the base decide for all of it. Any two sets that do have a member in common.
 bool Member::enough(const Ids& who) const {
-  std::size_t have = 0;
+  std::size_t have = 0, votes = 0;
+  std::optional<std::uint64_t> lowest;
   for (const auto& member : view_.members) {
-    have += who.contains(member.id);
     if (!who.contains(member.id) && !lost_.contains(member.id)) return false;
+    if (!view_.votes(member.id)) continue;
+    ++votes;
+    have += who.contains(member.id);
+    lowest = std::min(lowest.value_or(member.id), member.id);
   }
-  if (by_proof(who) || has_store_) return have > 0;
-  const auto size = view_.members.size();
-  return 2 * have > size || (2 * have == size && who.contains(*ids_of(view_).begin()));
+  if (have == 0) return votes_are_dead() && by_proof(who);
+  if (by_proof(who) || has_store_) return true;
+  return 2 * have > votes || (2 * have == votes && who.contains(*lowest));
 }
 
-/// Nobody who might live is left out.
+/// Nobody who might live and decide otherwise is left out. If no vote is left, every newcomer might.
 bool Member::by_proof(const Ids& who) const {
-  return std::ranges::all_of(view_.members, [&](const auto& m) { return who.contains(m.id) || proven_dead(m.id); });
+  const bool orphans = votes_are_dead();
+  return std::ranges::all_of(view_.members, [&](const auto& m) {
+    return who.contains(m.id) || proven_dead(m.id) || (!orphans && !view_.votes(m.id));
+  });
+}
+
+bool Member::votes_are_dead() const {
+  return std::ranges::all_of(view_.members, [&](const auto& m) { return !view_.votes(m.id) || proven_dead(m.id); });
 }
 
 /// How many members that are not lost come before this one as candidates.

@@ -7,6 +7,7 @@
 //
 //   state       event                                to          action
 //   steady      a member of the view is lost         recovering  fence; the lowest member left claims a term
+//   steady      the view cannot be entered here      recovering  the same
 //   steady      adopt: a step ended with a switch    switching   store the next view; say so to all of this one
 //   switching   enough have stored it                steady      enter it; tell those who come and go
 //   switching   lost a voter, and not enough         recovering  fence; the lowest member left claims a term
@@ -41,12 +42,19 @@
 //   proposing,
 //   deciding
 //
-// Enough: every member of the base view that did not promise (or store) is lost; and either all of those are proven
-// dead, or a majority of the base view did promise (of exactly half, the half with the lowest id). The base is the
-// newest view in force that anybody who promised knows of; of two with one epoch, the one with the higher term.
+// Enough: every member of the base view that did not promise (or store) is lost; and either all of those who vote are
+// proven dead, or a majority of the base view's votes did promise (of exactly half, the half with the lowest id). The
+// base is the newest view in force that anybody who promised knows of; of two with one epoch, the one with the higher
+// term.
+//
+// Newcomers have no vote until a step has ended with them, so that those who have no state cannot outvote those who
+// have it. If all votes are proven dead, it takes every newcomer that is not proven dead: those of them who have
+// received the state go on, and vote. If none has, the job's state is gone: each of them is told that it is evicted,
+// because there is nothing to go on with.
 //
 // What is proposed: if anybody who promised has stored a successor of the base, the one stored under the highest term
-// (a step's switch counts under the term of the view that it ends), because it may be in force already. It gets the
+// (a step's switch counts under the term of the view that it ends), because it may be in force already, unless all of
+// its members are proven dead and none of them has acted in it. It gets the
 // claimed term and keeps its epoch and members; who is lost in it is removed by the next recovery. Otherwise the
 // base without those who did not promise: term as claimed, epoch one higher.
 // So all views in force that have one epoch have the same members, whoever decided them.
@@ -57,10 +65,11 @@
 // is not asked; proof often follows a loss, so a candidate waits kPatience for it before it asks.
 //
 // On one host every loss is proven by the kernel, so any survivors go on. A loss without proof (a silent host) keeps
-// its vote: a minority waits. The two kinds mix badly in one place: whoever was evicted without proof and then sees all
-// who evicted it die *with* proof would go on from the old view. On one host, end a silent process before evicting it.
+// its vote: a minority waits. A proof says in which view the dead last was, and counts for that view and later ones:
+// those who went on without this member, and died then, have decided something that it does not know.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <map>
 #include <optional>
@@ -87,7 +96,8 @@ struct Decision {
   std::vector<Letter> letters;
   std::optional<View> ask;    ///< the store: shall this be the view of its epoch? on_decided() takes the answer
   std::optional<View> enter;  ///< this view is in force: go on in it
-  bool evicted = false;       ///< the others went on without this member; who wanted to leave may go now
+  /// The others went on without this member, or nobody is left who has the job's state. Who wanted to leave may go now.
+  bool evicted = false;
 };
 
 class Member {
@@ -96,16 +106,19 @@ class Member {
 
   /// `view` may be without members: a newcomer that has not been taken in yet. It enters once it hears that a view with
   /// it is in force. `has_store`: the same for all members of a job.
-  Member(std::uint64_t self, View view, bool has_store = false);
+  /// A newcomer that was a member before knows that views up to the epoch `over` are over.
+  Member(std::uint64_t self, View view, bool has_store = false, std::uint64_t over = 0);
 
-  /// A member is lost: `proven` if the kernel says that its process is gone. May be repeated; proof may come later.
-  /// A mere suspicion ends when a recovery takes the suspect in: repeat it if the suspect is silent in the new view
-  /// too.
-  Decision on_lost(std::uint64_t id, bool proven, Nanos now);
+  /// A member is lost: `proven` if the kernel says that its process is gone, which was in the view with the epoch
+  /// `last` (0: not known, or in none). May be repeated; proof may come later. A mere suspicion ends when a
+  /// recovery takes the suspect in: repeat it if the suspect is silent in the new view too.
+  Decision on_lost(std::uint64_t id, bool proven, Nanos now, std::uint64_t last = 0);
   /// A peer that says that it has entered a view says that it is in force: pass that on as InForce. Where messages can
   /// be lost, members say it until the view's first step is complete.
   Decision on_message(std::uint64_t from, const Agreement& message, Nanos now);
   Decision on_time(Nanos now);
+  /// The view in force could not be entered here, though nobody in it is lost any more: another one is needed.
+  Decision on_unusable(Nanos now);
   /// By the store's word this is the view of its epoch, whoever asked for it.
   Decision on_decided(const View& view, Nanos now);
 
@@ -119,6 +132,8 @@ class Member {
   /// claims a new term, and takes in only who waits outside: somebody who does not know yet that it was evicted would
   /// come back with old state.
   bool on_plan(const wire::Plan& plan);
+  /// This member has the job's state, compared with that of the others; or it never will have, from a later view on.
+  void set_holds(bool holds) { holds_ = holds; }
   /// The newest plan that may still come true.
   const std::optional<View>& plan() const { return plan_; }
 
@@ -128,16 +143,23 @@ class Member {
   const std::optional<View>& stored() const { return stored_; }
   bool recovering() const { return state_ != State::steady && state_ != State::switching; }
   std::uint64_t promised() const { return promised_; }
+  /// The epoch of the newest view that this worker knows of, in whichever life.
+  std::uint64_t newest_known() const { return std::max(over_, view_.epoch); }
   bool is_lost(std::uint64_t id) const { return lost_.contains(id); }
 
  private:
   enum class State { steady, switching, recovering, claiming, proposing, deciding, evicted };
   using Ids = std::set<std::uint64_t>;
+  struct Loss {
+    bool proven = false;
+    std::uint64_t last = 0;  // the epoch of the view that it was in
+  };
   /// What a promise said.
   struct Vote {
     std::uint64_t epoch = 0;  // of the newest view in force that the voter knew
     std::uint64_t stored_under = 0;
     std::optional<View> stored;
+    bool holds = false;  // the job's state
   };
 
   void on(std::uint64_t from, const wire::Claim& claim, Nanos now, Decision& out);
@@ -170,9 +192,15 @@ class Member {
   static Ids ids_of(const View& view);
   bool newcomer() const { return view_.members.empty(); }
   bool newer(const View& view) const;
+  /// Dead, and its last view was none after the base: what it has decided is known.
   bool proven_dead(std::uint64_t id) const;
+  bool ended(std::uint64_t id) const;
   bool enough(const Ids& who) const;
   bool by_proof(const Ids& who) const;
+  bool votes_are_dead() const;
+  bool anybody_holds() const;
+  bool never_acted_in(const View& successor) const;
+  void give_up(Nanos now, Decision& out);
   bool needs_store(const Ids& who) const { return has_store_ && !by_proof(who); }
   int lower_left() const;
   bool leaderless() const;
@@ -180,9 +208,11 @@ class Member {
 
   const std::uint64_t self_;
   const bool has_store_;
+  const std::uint64_t over_;  // the epoch of the newest view that has ended for this worker
   State state_ = State::steady;
+  bool holds_ = true;
   Nanos quiet_since_{0};
-  std::map<std::uint64_t, bool> lost_;  // id -> proven
+  std::map<std::uint64_t, Loss> lost_;
 
   // The view in force, and what may follow it.
   View view_;

@@ -95,7 +95,11 @@ std::optional<View> next_view(const View& now, const std::vector<Outlook>& outlo
   const auto stays = [&](const wire::Member& member) { return now.rank_of(member.id) >= 0 && !leaves(member); };
   if (std::ranges::any_of(next.members, stays)) std::erase_if(next.members, leaves);
   const bool some_stay = std::ranges::any_of(next.members, [&](const auto& m) { return now.rank_of(m.id) >= 0; });
-  if (next.members == now.members || !some_stay) return std::nullopt;
+  next.newcomers.clear();
+  for (const auto& member : next.members)
+    if (now.rank_of(member.id) < 0) next.newcomers.push_back(member.id);
+  std::ranges::sort(next.newcomers);
+  if ((next.members == now.members && next.newcomers == now.newcomers) || !some_stay) return std::nullopt;
   next.epoch = next.planned = now.epoch + 1;
   return next;
 }

@@ -58,7 +58,8 @@ struct Outlook {
 /// The view after a step that was closed with these outlooks (by rank of `now`): the plan, if all hold the same one,
 /// else `now`; without those who leave, unless nobody of `now` would be left (then they stay for another step).
 /// Nothing if that has the members of `now`, or if the plan keeps none of them: newcomers have no state.
-/// Every change makes a new epoch; the term stays the plan's.
+/// Whoever has closed the step has the state, and votes from then on: if there were newcomers in `now`, and nobody else
+/// comes or goes, the next view differs only in votes. Every change makes a new epoch; the term stays the plan's.
 /// `plan` is the one that this member named in its own outlook, even if it has heard of a newer one since.
 std::optional<View> next_view(const View& now, const std::vector<Outlook>& outlooks, const std::optional<View>& plan);
 

@@ -79,6 +79,7 @@ struct Lifeline::Line {
   robust_list_head head{};
   robust_list entry{};
   std::atomic<std::uint32_t> word{0};
+  std::atomic<std::uint64_t> note{0};
 };
 
 Lifeline::Line& Lifeline::line_in(const Mapping& memory) {
@@ -148,6 +149,14 @@ void Lifeline::unwatch(std::uint64_t id) {
   watched_.erase(id);
 }
 
+void Lifeline::note(std::uint64_t number) { line_in(own_.memory).note.store(number, std::memory_order_seq_cst); }
+
+std::uint64_t Lifeline::noted_by(std::uint64_t id) const {
+  std::lock_guard lock(mutex_);
+  auto at = watched_.find(id);
+  return at == watched_.end() ? 0 : line_in(*at->second.memory).note.load(std::memory_order_seq_cst);
+}
+
 void Lifeline::run() {
   while (!stopping_) {
     std::vector<FutexWord> words{{&bell_, bell_.load(std::memory_order_seq_cst)}};
@@ -157,6 +166,7 @@ void Lifeline::run() {
     {
       std::lock_guard lock(mutex_);
       for (auto& [id, watched] : watched_) {
+        if (watched.told) continue;
         const auto& word = line_in(*watched.memory).word;
         auto now = word.load(std::memory_order_seq_cst);
         if (now == watched.seen) {
@@ -164,11 +174,10 @@ void Lifeline::run() {
           keep.push_back(watched.memory);
         } else if (now & FUTEX_OWNER_DIED) {
           if (watched.looks == 0) futex_wake(&word);  // the kernel wakes one
-          if (is_exiting(watched.pid)) dead.push_back(id);
+          if ((watched.told = is_exiting(watched.pid))) dead.push_back(id);
           limit = std::min<Nanos>(limit, ++watched.looks < kEagerLooks ? kEagerly : kPatiently);
         }  // else it was let go: there is nothing more to see
       }
-      for (auto id : dead) watched_.erase(id);
     }
     for (auto id : dead) on_death_(id);
     if (dead.empty() && !stopping_) futex_wait_any(words, limit);

@@ -7,6 +7,9 @@
 //
 // The mark alone proves nothing: it says that one thread has ended. The proof is asked of the kernel: every thread of
 // the process is exiting, and so none will ever run again.
+//
+// The same memory holds a number that its owner may set. It outlives the owner for as long as it is watched, so that
+// others can read what a process said last, however suddenly it died.
 #pragma once
 
 #include <sys/types.h>
@@ -45,6 +48,13 @@ class Lifeline {
   Status watch(std::uint64_t id, pid_t pid, const Fd& line);
   void unwatch(std::uint64_t id);
 
+  /// Sets this process's number, for those who watch it. Whatever its threads do after this call, a watcher that has
+  /// proof of its death reads this number or a later one. Any thread.
+  void note(std::uint64_t number);
+  /// The number that `id` has set last, also after its death, until unwatch(). 0 if there is none, or if it is not
+  /// watched. Any thread.
+  std::uint64_t noted_by(std::uint64_t id) const;
+
  private:
   struct Line;
   struct Watched {
@@ -52,6 +62,7 @@ class Lifeline {
     std::shared_ptr<Mapping> memory{};  // shared: with the thread, while it sleeps on it
     std::uint32_t seen = 0;             // as long as it lives
     int looks = 0;                      // for a proof, since it is marked
+    bool told = false;                  // its death; the memory stays, to be read
   };
   Lifeline(OwnSegment own, OnDeath on_death) : own_(std::move(own)), on_death_(std::move(on_death)) {}
   static Line& line_in(const Mapping& memory);
@@ -62,7 +73,7 @@ class Lifeline {
 
   OwnSegment own_;
   const OnDeath on_death_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::map<std::uint64_t, Watched> watched_;  // guarded by mutex_
   std::atomic<std::uint32_t> bell_{0};        // what the thread sleeps on, besides lines
   std::atomic<bool> stopping_{false};

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -19,6 +20,22 @@ namespace pliant::net {
 namespace {
 
 constexpr int kSeals = F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW;
+constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, since Linux 5.14
+constexpr std::size_t kPopulateAtOnce = 4 << 20;
+
+/// Maps the pages of memory that exist, so that the first use is as fast as any. A few at a time: while the kernel does
+/// so, no other thread of this process can map or unmap anything, and whoever waits for that keeps page faults waiting.
+void populate(std::byte* at, std::size_t bytes) {
+  for (std::size_t done = 0; done < bytes; done += kPopulateAtOnce) {
+    auto part = std::min(kPopulateAtOnce, bytes - done);
+    int failed = 0;
+    do failed = madvise(at + done, part, kPopulateRead) != 0 ? errno : 0;
+    while (failed == EINTR || failed == EAGAIN);
+    if (!failed) continue;
+    for (std::size_t page = 0; page < part; page += kPage)
+      [[maybe_unused]] auto touched = *reinterpret_cast<const volatile char*>(at + done + page);
+  }
+}
 
 }  // namespace
 
@@ -41,7 +58,8 @@ Result<Fd> create_memory(const std::string& name, std::size_t bytes, Backing bac
   if (!fd) return errno_error(what);
   if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) return errno_error(what);
   if (backing == Backing::sparse) return fd;
-  // The kernel would hand out pages until it must kill somebody for them: ask first.
+  // Of what cannot be had the kernel would hand out pages until it must kill somebody for them. All else is asked of
+  // it.
   if (auto available = available_memory(); bytes > available)
     return Error{Code::io, fmt::format("{}: only {} of memory are available", what, format_bytes(available))};
   int failed = 0;
@@ -61,10 +79,10 @@ Result<OwnSegment> create_segment(const std::string& name, std::size_t bytes, Ba
   if (!fd.ok()) return fd.error();
   OwnSegment segment;
   segment.fd = std::move(fd).value();
-  int flags = MAP_SHARED | (backing == Backing::reserved ? MAP_POPULATE : 0);
-  void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, segment.fd.get(), 0);
+  void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, segment.fd.get(), 0);
   if (at == MAP_FAILED) return errno_error("mapping shared memory '" + name + "'");
   segment.memory = Mapping(at, bytes);
+  if (backing == Backing::reserved) populate(segment.memory.data(), bytes);
   PLIANT_TRY(seal_memory(segment.fd));
   return segment;
 }
@@ -80,11 +98,12 @@ Status check_segment(const Fd& fd, std::size_t bytes) {
 }
 
 Result<Mapping> map_segment(const Fd& fd, std::size_t bytes, Backing backing) {
-  bool populate = backing == Backing::reserved;
   PLIANT_TRY(check_segment(fd, bytes));
-  void* at = mmap(nullptr, bytes, PROT_READ, MAP_SHARED | (populate ? MAP_POPULATE : 0), fd.get(), 0);
+  void* at = mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd.get(), 0);
   if (at == MAP_FAILED) return errno_error("mapping a segment");
-  return Mapping(at, bytes);
+  Mapping mapping(at, bytes);
+  if (backing == Backing::reserved) populate(mapping.data(), bytes);
+  return mapping;
 }
 
 Result<Mapping> reserve_addresses(std::size_t bytes) {
@@ -95,9 +114,9 @@ Result<Mapping> reserve_addresses(std::size_t bytes) {
 
 Status map_into(std::byte* at, const Fd& fd, std::size_t offset, std::size_t bytes, bool writable) {
   int protection = PROT_READ | (writable ? PROT_WRITE : 0);
-  int flags = MAP_SHARED | MAP_FIXED | MAP_POPULATE;
-  void* got = mmap(at, bytes, protection, flags, fd.get(), static_cast<off_t>(offset));
+  void* got = mmap(at, bytes, protection, MAP_SHARED | MAP_FIXED, fd.get(), static_cast<off_t>(offset));
   if (got == MAP_FAILED) return errno_error("mapping a slice");
+  populate(at, bytes);
   return {};
 }
 

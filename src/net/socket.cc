@@ -37,9 +37,16 @@ Result<UnixAddress> parse(const std::string& text) {
   return address;
 }
 
+/// The kernel refuses packets that are larger than this buffer; its own size is less than the largest message.
+void make_room_for_packets(const Fd& socket) {
+  int bytes = 2 * wire::kMaxPacket;
+  setsockopt(socket.get(), SOL_SOCKET, SO_SNDBUF, &bytes, sizeof(bytes));
+}
+
 Result<Fd> open_socket() {
   Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (!socket) return errno_error("socket");
+  make_room_for_packets(socket);
   return socket;
 }
 
@@ -84,8 +91,9 @@ Result<std::optional<Peer>> accept_from(const Fd& listener) {
   Fd socket(accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
   if (!socket) {
     if (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED) return std::optional<Peer>();
-    return errno_error("accept");
+    return errno_error("accepting a connection");
   }
+  make_room_for_packets(socket);
   auto who = credentials(socket.get());
   if (!who.ok()) return who.error();
   return std::optional<Peer>(Peer{std::move(socket), who.value().pid});
@@ -118,7 +126,7 @@ Result<bool> try_send(const Fd& socket, const wire::Message& message, std::span<
   do sent = sendmsg(socket.get(), &header, MSG_NOSIGNAL | MSG_DONTWAIT);
   while (sent < 0 && errno == EINTR);
   if (sent >= 0) return true;
-  if (errno == EAGAIN || errno == ENOBUFS || errno == ETOOMANYREFS) return false;
+  if (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM || errno == ETOOMANYREFS) return false;
   if (errno == EPIPE || errno == ECONNRESET || errno == ENOTCONN)
     return Error{Code::peer_lost, "the other end closed the connection"};
   return errno_error("send");
@@ -131,6 +139,42 @@ Status send(const Fd& socket, const wire::Message& message, std::span<const int>
   return {};
 }
 
+namespace {
+
+/// Owns what came with a packet.
+std::vector<Fd> take_descriptors(msghdr& header) {
+  std::vector<Fd> fds;
+  for (auto* rights = CMSG_FIRSTHDR(&header); rights; rights = CMSG_NXTHDR(&header, rights)) {
+    if (rights->cmsg_level != SOL_SOCKET || rights->cmsg_type != SCM_RIGHTS) continue;
+    auto count = (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int fd = -1;
+      std::memcpy(&fd, CMSG_DATA(rights) + i * sizeof(int), sizeof(int));
+      fds.emplace_back(fd);
+    }
+  }
+  return fds;
+}
+
+/// Looks at the next packet without taking it, descriptors included.
+ssize_t look(const Fd& socket, msghdr& header) {
+  ssize_t size = 0;
+  bool again = true;
+  do size = recvmsg(socket.get(), &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT | MSG_PEEK);
+  // A peer that went without having read everything is reported once; what it had said is still there.
+  while (size < 0 && (errno == EINTR || (errno == ECONNRESET && std::exchange(again, false))));
+  return size;
+}
+
+/// Takes the packet that was looked at, without its descriptors: those are here already.
+void take_packet(const Fd& socket) {
+  char byte = 0;
+  while (recv(socket.get(), &byte, 1, MSG_DONTWAIT) < 0 && (errno == EINTR || errno == ECONNRESET)) {
+  }
+}
+
+}  // namespace
+
 Result<std::optional<Received>> receive(const Fd& socket) {
   std::array<std::uint8_t, wire::kMaxPacket> packet;
   iovec part{packet.data(), packet.size()};
@@ -140,27 +184,18 @@ Result<std::optional<Received>> receive(const Fd& socket) {
   header.msg_iovlen = 1;
   header.msg_control = control.data();
   header.msg_controllen = control.size();
-  ssize_t size = 0;
-  bool again = true;
-  do size = recvmsg(socket.get(), &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
-  // A peer that went without having read everything is reported once; what it had said is still there.
-  while (size < 0 && (errno == EINTR || (errno == ECONNRESET && std::exchange(again, false))));
+  auto size = look(socket, header);
   if (size < 0) {
     if (errno == EAGAIN) return std::optional<Received>();
     if (errno == ECONNRESET) return Error{Code::peer_lost, "the other end is gone"};
     return errno_error("receive");
   }
   Received received;
-  for (auto* rights = CMSG_FIRSTHDR(&header); rights; rights = CMSG_NXTHDR(&header, rights)) {
-    if (rights->cmsg_level != SOL_SOCKET || rights->cmsg_type != SCM_RIGHTS) continue;
-    auto count = (rights->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (std::size_t i = 0; i < count; ++i) {
-      int fd = -1;
-      std::memcpy(&fd, CMSG_DATA(rights) + i * sizeof(int), sizeof(int));
-      received.fds.emplace_back(fd);
-    }
-  }
+  received.fds = take_descriptors(header);
   if (size == 0) return Error{Code::peer_lost, "the other end closed the connection"};
+  if ((header.msg_flags & MSG_CTRUNC) && received.fds.size() < kMaxFds)
+    return Error{Code::io, "receive: no free descriptors for what came along"};
+  take_packet(socket);
   if (header.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) return Error{Code::protocol, "packet too long"};
   auto message = wire::decode({packet.data(), static_cast<std::size_t>(size)});
   if (!message.ok()) return message.error();

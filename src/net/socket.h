@@ -31,7 +31,8 @@ struct Peer {
   Fd socket;
   pid_t pid = 0;
 };
-/// A waiting connection, nothing if there is none, or an error if it was refused (another user's).
+/// A waiting connection, or nothing if there is none. Code::refused if it was another user's and is closed; Code::io if
+/// this process has no descriptor for it: it goes on waiting.
 Result<std::optional<Peer>> accept_from(const Fd& listener);
 /// The process at the other end, by the kernel's word.
 Result<pid_t> peer_pid(const Fd& socket);
@@ -45,7 +46,8 @@ struct Received {
 Result<bool> try_send(const Fd& socket, const wire::Message& message, std::span<const int> fds = {});
 /// The same, with a full buffer as an error of Code::io.
 Status send(const Fd& socket, const wire::Message& message, std::span<const int> fds = {});
-/// The next packet; nothing if there is none yet; Code::peer_lost at the end; Code::protocol for strangers' bytes.
+/// The next packet; nothing if there is none yet; Code::peer_lost at the end; Code::protocol for strangers' bytes;
+/// Code::io if descriptors came with it for which this process has no room: it is still there, for another try.
 Result<std::optional<Received>> receive(const Fd& socket);
 /// Waits for the next packet; Code::io after `limit`.
 Result<Received> receive_within(const Fd& socket, std::chrono::milliseconds limit);

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <map>
 
-#include "session/record_files.h"
+#include "record/files.h"
 
 namespace pliant::plan {
 namespace {
@@ -16,7 +16,7 @@ struct Mean {
   std::uint64_t count = 0;
 };
 
-double samples_of(const session::StepRecord& record) {
+double samples_of(const record::StepRecord& record) {
   double samples = 0;
   for (const auto& contribution : record.samples)
     for (const auto& range : contribution.ranges) samples += static_cast<double>(range.end - range.begin);
@@ -43,20 +43,21 @@ double correction_at(const std::map<int, double>& corrections, int workers) {
 }
 
 Result<Measured> read_measured(const std::string& dir) {
-  session::Faults faults;
-  auto files = session::list_record_files(dir, faults);
-  if (!files.ok()) return files.error();
+  record::Faults faults;
+  auto logs = record::FileLogs::open(dir, faults);
+  if (!logs.ok()) return logs.error();
   std::map<int, Mean> sizes;
-  std::map<session::Place, double> samples;
+  std::map<record::Place, double> samples;
   double stalls = 0;
   std::uint64_t changes = 0;
-  for (const auto& file : files.value()) {
-    auto steps = session::StepSource::open(file, nullptr);
+  for (std::size_t log = 0; log < logs.value().size(); ++log) {
+    auto steps = record::StepSource::open(logs.value(), log, nullptr);
     if (!steps.ok()) return steps.error();
-    session::StepRecord last;
+    record::StepRecord last;
     for (auto entry = steps.value().next(); entry; entry = steps.value().next()) {
       const auto& now = entry->record();
-      samples.emplace(entry->place(), samples_of(now));
+      samples.emplace(now.place(), samples_of(now));
+      if (now.by) continue;  // another worker's step
       bool follows = last.size > 0 && now.lineage == last.lineage && now.step == last.step + 1;
       if (follows && now.view != last.view) {
         stalls += now.stall_ms / 1e3;

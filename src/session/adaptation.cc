@@ -32,7 +32,8 @@ void Adaptation::monitor(const MonitorOptions& options) {
 void Adaptation::use(std::string name, PolicyPtr policy) {
   if (!policy) throw Failure(Code::invalid, "no policy");
   if (begun_) throw Failure(Code::invalid, "policies are added before session.steps()");
-  if (board_.size() >= kMaxPolicies) throw Failure(Code::invalid, fmt::format("more than {} policies", kMaxPolicies));
+  if (board_.size() >= step::kMaxPolicies)
+    throw Failure(Code::invalid, fmt::format("more than {} policies", step::kMaxPolicies));
   board_.add(std::move(name), std::move(policy));
 }
 
@@ -69,7 +70,8 @@ bool Adaptation::parameter_norm_due(std::uint64_t step) const {
   return options_.parameter_norm != 0 && step % options_.parameter_norm == 0;
 }
 
-void Adaptation::observe(const std::optional<collective::Measured>& measured, const Summary& summary, bool noise) {
+void Adaptation::observe(const std::optional<collective::Measured>& measured, const step::Summary& summary,
+                         bool noise) {
   noise_.reset();
   gradient_norm_ = measured ? std::sqrt(measured->squares) : std::nan("");
   alone_ = {};
@@ -89,7 +91,7 @@ void Adaptation::observe_alone(const collective::Measured& measured, double samp
   if (noise_) scale_.add(*noise_, 1, true);
 }
 
-void Adaptation::count(const Summary& summary) {
+void Adaptation::count(const step::Summary& summary) {
   auto seconds = summary.times.whole();
   auto now = seconds > 0 ? static_cast<double>(summary.samples) / seconds : 0;
   samples_per_second_ = samples_per_second_ > 0 ? 0.9 * samples_per_second_ + 0.1 * now : now;
@@ -97,18 +99,18 @@ void Adaptation::count(const Summary& summary) {
 
 // ---- policies ----
 
-void Adaptation::fill(SummaryRow& row, double weight) {
+void Adaptation::fill(step::SummaryRow& row, double weight) {
   said_.clear();
   for (auto& answer : board_.take_answers()) {
     auto said = answer.action.empty() ? 0 : hash_name(policy::encode(answer.action));
     row.policies.push_back({said, std::move(answer.failure)});
     said_.push_back(std::move(answer.action));
     for (const auto& [name, value] : answer.numbers.values())
-      if (row.logs.size() < kMaxLogs) row.logs.push_back({name, value, weight});
+      if (row.logs.size() < step::kMaxLogs) row.logs.push_back({name, value, weight});
   }
 }
 
-void Adaptation::judge(const Summary& summary, std::uint64_t step, bool speaks) {
+void Adaptation::judge(const step::Summary& summary, std::uint64_t step, bool speaks) {
   std::vector<std::string> names;
   std::vector<Action> agreed;
   for (std::size_t i = 0; i < std::min(said_.size(), summary.policies.size()); ++i) {

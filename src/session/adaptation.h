@@ -17,7 +17,7 @@
 #include "collective/kernels.h"
 #include "monitor/noise.h"
 #include "policy/board.h"
-#include "session/summary.h"
+#include "step/summary.h"
 
 namespace pliant::session {
 
@@ -38,20 +38,20 @@ class Adaptation {
   void set_parameter_norm(double norm) { parameter_norm_ = norm; }
   bool parameter_norm_due(std::uint64_t step) const;
   /// What the reductions of a step's gradients have measured, all together.
-  void observe(const std::optional<collective::Measured>& measured, const Summary& summary, bool noise);
+  void observe(const std::optional<collective::Measured>& measured, const step::Summary& summary, bool noise);
   /// The same of a job of one, whose last gradient was the other one: `product` is their inner product.
   void observe_alone(const collective::Measured& measured, double samples, double product);
   /// This step's own estimates, not smoothed; nothing if there are none.
   const std::optional<monitor::NoiseSample>& noise() const { return noise_; }
   double gradient_norm() const { return gradient_norm_; }
   /// A step is closed: throughput.
-  void count(const Summary& summary);
+  void count(const step::Summary& summary);
   double samples_per_second() const { return samples_per_second_; }
 
   /// A step is about to be closed: what this worker's policies say goes into its row.
-  void fill(SummaryRow& row, double weight);
+  void fill(step::SummaryRow& row, double weight);
   /// It is closed: what all say decides. `speaks`: this worker tells people.
-  void judge(const Summary& summary, std::uint64_t step, bool speaks);
+  void judge(const step::Summary& summary, std::uint64_t step, bool speaks);
   /// What else is to be done now, between two steps: workers and batches.
   Action take_action() { return std::exchange(action_, {}); }
   /// The batch that policies have decided on; empty: none.

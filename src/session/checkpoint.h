@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "session/ledger.h"
+#include "step/ledger.h"
 
 namespace pliant::session {
 
@@ -34,8 +34,8 @@ struct Position {
   std::uint64_t digest = 0;   ///< of the state
   int workers = 0;            ///< at that time; any number can resume
   std::uint64_t local_batch = 0, global_batch = 0;
-  std::optional<Ledger> ledger;  ///< with a sampler
-  std::string adaptation{};      ///< what monitors and policies know; empty in checkpoints of older versions
+  std::optional<step::Ledger> ledger;  ///< with a sampler
+  std::string adaptation{};            ///< what monitors and policies know; empty in checkpoints of older versions
 };
 
 struct Checkpoint {

@@ -24,7 +24,7 @@ constexpr int kDeepest = 4;                      // the numbers of a ledger's re
 /// Numbers of 64 bits that are not counts are text: many JSON readers would round them.
 std::string hex(std::uint64_t value) { return fmt::format("{:016x}", value); }
 
-ordered_json to_json(const Ledger& ledger) {
+ordered_json to_json(const step::Ledger& ledger) {
   auto all = ledger.snapshot();
   auto returned = ordered_json::array();
   for (const auto& range : all.returned) returned.push_back({range.begin, range.end});
@@ -74,7 +74,7 @@ class RecordReader {
   std::uint64_t whole(const json& value, const char* name);
   std::uint64_t number(const json& from, const char* name) { return whole(field(from, name), name); }
   std::uint64_t digest(const json& from, const char* name);
-  std::optional<Ledger> ledger(const json& from);
+  std::optional<step::Ledger> ledger(const json& from);
 
   std::string problem_;
 };
@@ -108,9 +108,9 @@ std::uint64_t RecordReader::digest(const json& from, const char* name) {
   return value;
 }
 
-std::optional<Ledger> RecordReader::ledger(const json& from) {
+std::optional<step::Ledger> RecordReader::ledger(const json& from) {
   if (from.is_null()) return std::nullopt;
-  Ledger::Snapshot all{number(from, "samples"), number(from, "epoch"), number(from, "fresh"), {}};
+  step::Ledger::Snapshot all{number(from, "samples"), number(from, "epoch"), number(from, "fresh"), {}};
   const auto& returned = field(from, "returned");
   if (!returned.is_array()) wrong("'returned' is no list");
   for (const auto& range : returned) {
@@ -120,7 +120,7 @@ std::optional<Ledger> RecordReader::ledger(const json& from) {
     }
     all.returned.push_back({whole(range[0], "returned"), whole(range[1], "returned")});
   }
-  auto ledger = Ledger::restore(std::move(all));
+  auto ledger = step::Ledger::restore(std::move(all));
   if (ledger) return std::move(ledger).value();
   wrong(ledger.error().message);
   return std::nullopt;

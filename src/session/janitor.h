@@ -7,23 +7,17 @@
 #include <thread>
 #include <vector>
 
-#include "collective/group.h"
+#include "session/platform.h"
 
 namespace pliant::session {
-
-/// What a view leaves behind.
-struct Remains {
-  std::unique_ptr<collective::Group> group;
-  std::vector<std::shared_ptr<collective::Region>> regions;
-};
 
 /// Gives memory back, on the side: that takes longer than to go on without it.
 ///
 /// Its thread begins with the first view that ends and lives as long as the session: a program that ends in the middle
 /// of it leaves a running thread, never one that nobody has waited for.
-class Janitor {
+class Janitor final : public Reclaimer {
  public:
-  void take(Remains remains);
+  void take(Remains remains) override;
 
  private:
   void work(const std::stop_token& stop);

@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdlib>
+#include <utility>
 
 #include "base/fd.h"
 #include "base/system.h"
@@ -65,21 +67,54 @@ Result<std::uint64_t> begin_lineage(const std::string& dir, std::uint64_t after)
   return lineage;
 }
 
-Journal::Journal(JournalOptions options, std::uint64_t worker)
-    : options_(std::move(options)), last_time_(clock_.now()) {
-  if (options_.record_dir.empty()) return;
-  recorder_ = Recorder::open(options_.record_dir, fmt::format("worker-{}", worker)).or_throw();
+Result<std::unique_ptr<record::RecordSink>> open_records(const JournalOptions& options, std::uint64_t worker) {
+  if (options.record_dir.empty()) return std::unique_ptr<record::RecordSink>();
+  auto recorder = record::Recorder::open(options.record_dir, fmt::format("worker-{}", worker));
+  if (!recorder.ok()) return recorder.error();
+  return std::unique_ptr<record::RecordSink>(std::move(recorder).value());
 }
 
-void Journal::note(StepRecord record) { pending_ = std::move(record); }
+Journal::Journal(JournalOptions options, std::uint64_t worker, std::unique_ptr<record::RecordSink> sink)
+    : options_(std::move(options)), worker_(worker), sink_(std::move(sink)), last_time_(clock_.now()) {}
+
+void Journal::begin_lineage(std::uint64_t lineage, std::uint64_t steps, const std::string& folder) {
+  if (sink_) sink_->write(record::BeginRecord{unix_seconds(), worker_, lineage, steps, folder});
+}
+
+void Journal::begin_loop() {
+  begins_loop_ = true;
+  ended_ = false;
+}
+
+void Journal::note(record::StepRecord record) {
+  record.begins_loop = std::exchange(begins_loop_, false);
+  newest_ = record.place();
+  pending_.push_back(std::move(record));
+}
 
 void Journal::stable(std::uint64_t steps, double loss) {
-  if (pending_ && recorder_) {
-    pending_->loss = loss;
-    recorder_->write(*pending_);
+  for (auto& record : pending_) {
+    if (record.step + 1 == steps) record.loss = loss;
+    if (sink_) sink_->write(record);
   }
-  pending_.reset();
+  pending_.clear();
   if (writer_) writer_->stable(steps);
+}
+
+void Journal::adopt(std::vector<record::StepRecord> lines) {
+  if (!sink_) return;
+  for (auto& line : lines) {
+    if (newest_ && line.place() <= *newest_) continue;
+    newest_ = line.place();
+    line.by = worker_;
+    pending_.push_back(std::move(line));
+  }
+}
+
+void Journal::end(record::Outcome outcome, std::uint64_t lineage, std::uint64_t steps) {
+  if (std::exchange(ended_, true) || !sink_) return;
+  stable(steps, std::nan(""));
+  sink_->write(record::EndRecord{unix_seconds(), worker_, lineage, steps, outcome});
 }
 
 bool Journal::due(std::uint64_t steps) const {

@@ -17,8 +17,8 @@
 
 #include "base/clock.h"
 #include "base/result.h"
+#include "record/recorder.h"
 #include "session/checkpoint.h"
-#include "session/record.h"
 
 namespace pliant::session {
 
@@ -38,18 +38,36 @@ Status parse_every(const std::string& text, JournalOptions& options);
 /// that run wrote no checkpoint of its own. Kept in dir/lineage.
 Result<std::uint64_t> begin_lineage(const std::string& dir, std::uint64_t after);
 
+/// The worker's file in the folder for records; nullptr if there is no such folder.
+Result<std::unique_ptr<record::RecordSink>> open_records(const JournalOptions& options, std::uint64_t worker);
+
 /// Threads: the training thread.
 class Journal {
  public:
-  Journal(JournalOptions options, std::uint64_t worker);
+  /// `sink` may be nullptr: nothing is recorded.
+  Journal(JournalOptions options, std::uint64_t worker, std::unique_ptr<record::RecordSink> sink);
 
-  bool records() const { return recorder_ != nullptr; }
+  bool records() const { return sink_ != nullptr; }
   const std::string& resume_dir() const { return options_.resume_dir; }
 
+  /// A lineage begins with a checkpoint that this worker has read.
+  void begin_lineage(std::uint64_t lineage, std::uint64_t steps, const std::string& folder);
+  /// Another loop of the program begins, perhaps with other state.
+  void begin_loop();
   /// A step is done here; it is written when it is stable.
-  void note(StepRecord record);
-  /// The step noted last is everybody's, and this was its loss (NaN: unknown). `steps` are done by all.
+  void note(record::StepRecord record);
+  /// The steps noted so far are everybody's, and this was the loss of the last of them (NaN: unknown). `steps` are done
+  /// by all.
   void stable(std::uint64_t steps, double loss);
+  /// Lines of steps that are done but not written: a worker that is given the state is given these too, so that a step
+  /// in force is recorded by somebody who holds it, whoever is lost next.
+  const std::vector<record::StepRecord>& unwritten() const { return pending_; }
+  /// Takes over another worker's unwritten lines. They are written when their steps are stable, whether or not the
+  /// other has done so: equal lines do no harm. Steps that this worker recorded itself are left out.
+  void adopt(std::vector<record::StepRecord> lines);
+  /// The loop ends here after `steps` steps: writes what is noted, and the outcome. Only the first call for a loop
+  /// counts.
+  void end(record::Outcome outcome, std::uint64_t lineage, std::uint64_t steps);
 
   /// Is it time for a checkpoint after `steps` steps?
   bool due(std::uint64_t steps) const;
@@ -64,8 +82,12 @@ class Journal {
  private:
   const JournalOptions options_;
   SteadyClock clock_;
-  std::unique_ptr<Recorder> recorder_;
-  std::optional<StepRecord> pending_;
+  const std::uint64_t worker_;
+  std::unique_ptr<record::RecordSink> sink_;
+  std::vector<record::StepRecord> pending_;  // by place
+  std::optional<record::Place> newest_;      // that is noted or written
+  bool begins_loop_ = false;                 // the next step does
+  bool ended_ = false;
   std::unique_ptr<CheckpointWriter> writer_;
   std::uint64_t last_steps_ = 0;
   Nanos last_time_;

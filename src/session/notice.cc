@@ -13,7 +13,7 @@ void notice(int /*signal*/) { noticed = true; }
 
 }  // namespace
 
-Notice::Notice() {
+SignalNotice::SignalNotice() {
   struct sigaction now {};
   sigaction(SIGTERM, nullptr, &now);
   if (now.sa_handler != SIG_DFL) return;
@@ -24,13 +24,13 @@ Notice::Notice() {
   ours_ = sigaction(SIGTERM, &wanted, nullptr) == 0;
 }
 
-Notice::~Notice() {
+SignalNotice::~SignalNotice() {
   if (!ours_) return;
   struct sigaction usual {};
   usual.sa_handler = SIG_DFL;
   sigaction(SIGTERM, &usual, nullptr);
 }
 
-bool Notice::given() const { return ours_ && noticed; }
+bool SignalNotice::given() const { return ours_ && noticed; }
 
 }  // namespace pliant::session

@@ -33,7 +33,7 @@ struct MeetOptions {
   std::string host = host_identity();  ///< equal on processes that share memory
 };
 
-/// What it takes to be a member: see Core::form.
+/// What it takes to be a member: see Runtime::form.
 struct Meeting {
   membership::View view;
   Fd listener;

@@ -7,12 +7,13 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
-#include "session/summary.h"
+#include "step/summary.h"
 
 namespace pliant::session {
 namespace {
 
 constexpr std::size_t kCopyBlock = 4 << 20;
+constexpr std::uint64_t kSmallestStripe = 16 << 10;
 
 std::uint64_t layout_of(const std::vector<StateItem>& items) {
   std::uint64_t hash = hash_name("layout");
@@ -135,7 +136,7 @@ Status Replicas::copy_from(collective::Group& group, int from, bool receive) {
   return {};
 }
 
-void Replicas::repack(Reducer& reducer, const std::vector<StateItem>& all) {
+void Replicas::repack(step::Reducer& reducer, const std::vector<StateItem>& all) {
   packs_.clear();
   std::map<std::pair<Role, Dtype>, std::vector<StateItem>> kinds;
   for (const auto& item : all) kinds[{item.role, item.dtype}].push_back(item);
@@ -143,14 +144,14 @@ void Replicas::repack(Reducer& reducer, const std::vector<StateItem>& all) {
     Pack pack;
     pack.items = std::move(members);
     for (const auto& item : pack.items) pack.count += item.count;
-    pack.area = reducer.area(fmt::format("~buffers/{}/{}/{:016x}", kind.first == Role::average ? "mean" : "max",
-                                         name_of(kind.second), layout_of(pack.items)),
-                             pack.count * size_of(kind.second));
+    pack.memory = reducer.region(fmt::format("~buffers/{}/{}/{:016x}", kind.first == Role::average ? "mean" : "max",
+                                             name_of(kind.second), layout_of(pack.items)),
+                                 pack.count * size_of(kind.second));
     packs_.push_back(std::move(pack));
   }
 }
 
-void Replicas::begin_averaging(Reducer& reducer, double samples) {
+void Replicas::begin_averaging(step::Reducer& reducer, double samples) {
   auto all = items();
   std::erase_if(all, [](const auto& item) { return item.role != Role::average && item.role != Role::counter; });
   if (auto layout = layout_of(all); layout != packed_layout_) {
@@ -158,39 +159,40 @@ void Replicas::begin_averaging(Reducer& reducer, double samples) {
     packed_layout_ = layout;
   }
   for (auto& pack : packs_) {
-    auto* to = pack.area->region->input();
+    auto* to = pack.memory->region->input();
     for (const auto& item : pack.items) {
       std::memcpy(to, item.data, item.bytes());
       to += item.bytes();
     }
     bool averaged = pack.items[0].role == Role::average;
-    pack.ticket = reducer.submit({.name = pack.area->name,
-                                  .dtype = pack.items[0].dtype,
-                                  .op = averaged ? Op::weighted_mean : Op::max,
-                                  .count = pack.count,
-                                  .area = pack.area,
-                                  .weight = averaged ? samples : 1.0,
-                                  .caller_waits = true,
-                                  .with_step = true});
+    pack.reduction = reducer.submit({.name = pack.memory->name,
+                                     .dtype = pack.items[0].dtype,
+                                     .op = averaged ? Op::weighted_mean : Op::max,
+                                     .count = pack.count,
+                                     .memory = pack.memory,
+                                     .weight = averaged ? samples : 1.0,
+                                     .caller_waits = true,
+                                     .with_step = true});
   }
 }
 
 void Replicas::finish_averaging() {
   for (auto& pack : packs_) {
-    const auto* from = static_cast<const std::byte*>(pack.ticket->result());
+    const auto* from = static_cast<const std::byte*>(pack.reduction->result());
     for (const auto& item : pack.items) {
       std::memcpy(item.data, from, item.bytes());
       from += item.bytes();
     }
-    pack.ticket.reset();
+    pack.reduction.reset();
   }
 }
 
-std::uint64_t Replicas::stripe_digest(std::uint64_t step) {
-  auto stripe = step % kStripes;
-  if (stripe == 0 || watched_.empty()) watched_ = items();  // state that came into being is seen from the next round on
-  auto total = total_bytes(watched_);
-  return digest_range(watched_, total * stripe / kStripes, total * (stripe + 1) / kStripes);
+std::uint64_t Replicas::stripe_digest(std::uint64_t step) const {
+  auto all = items();
+  auto total = total_bytes(all);
+  auto stripes = std::clamp<std::uint64_t>(total / kSmallestStripe, 1, kStripes);
+  auto stripe = step % stripes;
+  return digest_range(all, total * stripe / stripes, total * (stripe + 1) / stripes);
 }
 
 std::uint64_t Replicas::digest() const {

@@ -10,7 +10,7 @@
 
 #include "base/result.h"
 #include "collective/group.h"
-#include "session/ticket.h"
+#include "step/reduction.h"
 
 namespace pliant::session {
 
@@ -37,14 +37,12 @@ class Replicas {
   Status copy_from(collective::Group& group, int from, bool receive);
 
   /// Starts to average what has Role::average and to take the maximum of counters, weighted by `samples`.
-  void begin_averaging(Reducer& reducer, double samples);
+  void begin_averaging(step::Reducer& reducer, double samples);
   /// Writes the results back, once the step is closed.
   void finish_averaging();
 
-  /// From now on digests cover what there is now: when the view changes, on all workers.
-  void watch_anew() { watched_.clear(); }
-  /// The digest of stripe `step % kStripes` of the state as it is now.
-  std::uint64_t stripe_digest(std::uint64_t step);
+  /// The digest of stripe `step % kStripes` of the state as it is now; of all of it if that is little.
+  std::uint64_t stripe_digest(std::uint64_t step) const;
   /// The digest of everything.
   std::uint64_t digest() const;
 
@@ -52,14 +50,13 @@ class Replicas {
   /// Items of one type and one operation, packed into one registered region.
   struct Pack {
     std::vector<StateItem> items;
-    AreaPtr area;
+    step::StableRegionPtr memory;
     std::size_t count = 0;
-    TicketPtr ticket;
+    step::StepReductionPtr reduction;
   };
-  void repack(Reducer& reducer, const std::vector<StateItem>& items);
+  void repack(step::Reducer& reducer, const std::vector<StateItem>& items);
 
   std::vector<std::pair<std::string, StatePtr>> states_;
-  std::vector<StateItem> watched_;  // what the current round of stripes covers
   std::vector<Pack> packs_;
   std::uint64_t packed_layout_ = 0;  // hash of what packs_ were made for
 };

@@ -6,6 +6,7 @@
 
 #include "base/base64.h"
 #include "base/log.h"
+#include "session/platform.h"
 
 namespace pliant::session {
 namespace {
@@ -17,8 +18,12 @@ using membership::View;
 constexpr std::uint64_t kCoordinator = UINT64_MAX;
 /// A worker that has not been given a view waits this long for a coordinator to come back.
 constexpr Nanos kLonelyLimit = 10s;
+/// A connection that was lost is usually made again by then.
+constexpr Nanos kTimeToConnect = 50ms;
 /// Agreement on a view takes milliseconds, unless those who should agree cannot be reached.
 constexpr Nanos kPatience = 3s;
+/// A newcomer that is not reached for so long is named to the coordinator.
+constexpr Nanos kTimeToReach = 3s;
 
 wire::Message as_message(const membership::Agreement& letter) {
   return std::visit([](const auto& message) { return wire::Message(message); }, letter);
@@ -55,53 +60,23 @@ Result<View> view_from_text(const std::string& text) {
 
 Roster::Roster(RosterOptions options)
     : options_(std::move(options)),
-      member_(std::in_place, options_.self.id, options_.view, !options_.store.empty()),
+      clock_(Platform::current().clock()),
+      changed_(Platform::current().condition()),
+      member_(std::in_place, options_.self.id, options_.view, options_.has_store),
       outside_(options_.view.rank_of(options_.self.id) < 0) {
-  collective::MeshEvents events;
+  TransportEvents events;
   events.on_letter = [this](std::uint64_t from, const wire::Message& message) { on_letter(from, message); };
   events.on_lost = [this](const collective::PeerLoss& loss) { on_lost(loss); };
   events.on_found = [this](std::uint64_t id) { on_found(id); };
   events.on_tick = [this] { on_tick(); };
-  std::optional<net::Credentials> credentials;
-  if (options_.hosts)
-    credentials = {options_.hosts->secret,
-                   {net::Purpose::coordinator, options_.job, options_.self.id, UINT64_MAX, 0, 0},
-                   options_.hosts->address};
-  std::unique_lock before_anything_is_heard(mutex_);
-  mesh_ = std::make_unique<collective::Mesh>(options_.job, options_.self, std::move(options_.listener), events,
-                                             std::move(options_.hosts));
-  before_anything_is_heard.unlock();
-  if (!options_.store.empty()) {
-    Status opened;
-    mesh_->run([&] {
-      auto store = membership::open_store(mesh_->loop(), options_.store);
-      if (store.ok())
-        store_ = std::move(store).value();
-      else
-        opened = store.error();
-    });
-    opened.or_throw();  // here: nobody would catch it there
-  }
-  if (options_.coordinator.empty()) return;
-  mesh_->run([&] {
-    LinkEvents line;
-    line.introduce = [this] { return introduction(); };
-    line.on_message = [this](const wire::Message& message) { on_coordinator(message); };
-    line.on_silence = [this](Nanos since, const std::string& why) {
-      std::lock_guard lock(mutex_);
-      if (since < kLonelyLimit || first_) return;
-      failure_ = Error{Code::peer_lost, "the job's coordinator is gone: " + why};
-      changed_.notify_all();
-    };
-    link_ = std::make_unique<CoordinatorLink>(mesh_->loop(), options_.coordinator, std::move(line), credentials);
-  });
+  events.introduce = [this] { return introduction(); };
+  events.on_coordinator = [this](const wire::Message& message) { on_coordinator(message); };
+  events.on_silence = [this](Nanos since, const std::string& why) { on_silence(since, why); };
+  transport_ = options_.open();
+  transport_->start(std::move(events));
 }
 
-Roster::~Roster() {
-  mesh_->stop();  // before anything that its callbacks use goes
-  link_.reset();
-  store_.reset();
-}
+Roster::~Roster() { transport_->stop(); }  // before anything that its events use goes
 
 wire::Join Roster::introduction() const {
   std::lock_guard lock(mutex_);
@@ -119,38 +94,50 @@ wire::Join Roster::introduction() const {
           self.endpoint};
 }
 
-// ---- on the mesh's thread ----
+// ---- on the transport's thread ----
 
 void Roster::on_letter(std::uint64_t from, const wire::Message& message) {
   std::lock_guard lock(mutex_);
-  // Who has entered a view says thereby that it is in force.
   if (const auto* dead = std::get_if<wire::Dead>(&message))
-    mesh_->believe_dead(dead->id);
+    transport_->believe_dead(dead->id, dead->view);
   else if (const auto* entered = std::get_if<wire::Entered>(&message))
-    apply(member_->on_message(from, wire::InForce{entered->view.term, entered->view}, clock_.now()));
+    on_entered(from, *entered);
   else if (auto letter = as_agreement(message))
     apply(member_->on_message(from, *letter, clock_.now()));
+}
+
+/// Whoever has entered a view says thereby that it is in force. If this worker is in it with the group of the view
+/// before, it needs a new one too.
+void Roster::on_entered(std::uint64_t from, const wire::Entered& entered) {
+  formed_ = entered.view_hash;
+  apply(member_->on_message(from, wire::InForce{entered.view.term, entered.view}, clock_.now()));
+  if (kept_ != entered.view_hash || member_->view().hash() != kept_ || member_->recovering()) return;
+  kept_ = 0;
+  if (group_) group_->fence({Code::peer_lost, "another worker has formed the view anew"});
+  next_ = member_->view();
+  changed_->notify_all();
 }
 
 void Roster::on_lost(const collective::PeerLoss& loss) {
   std::lock_guard lock(mutex_);
   if (loss.orderly) {
     departed_.insert(loss.id);
+    if (gives_up_ && member_->view().rank_of(loss.id) >= 0) apply(member_->on_lost(loss.id, true, clock_.now()));
     return;
   }
-  if (loss.proven) testify(loss.id);
-  apply(member_->on_lost(loss.id, loss.proven, clock_.now()));
+  if (loss.proven) testify(loss);
+  apply(member_->on_lost(loss.id, loss.proven, clock_.now(), loss.view));
 }
 
 /// Those on other hosts cannot see what this host's kernel says.
-void Roster::testify(std::uint64_t id) {
+void Roster::testify(const collective::PeerLoss& loss) {
   const auto& members = member_->view().members;
-  auto is = [&](const wire::Member& member) { return member.id == id && member.host == options_.self.host; };
+  auto is = [&](const wire::Member& member) { return member.id == loss.id && member.host == options_.self.host; };
   if (std::ranges::none_of(members, is)) return;
   std::vector<std::uint64_t> elsewhere;
   for (const auto& member : members)
     if (member.host != options_.self.host) elsewhere.push_back(member.id);
-  mesh_->send(std::move(elsewhere), wire::Dead{id});
+  transport_->send(std::move(elsewhere), wire::Dead{loss.id, loss.view});
 }
 
 /// What it was told while it could not be reached is lost: whoever is to enter a view hears of it again.
@@ -158,12 +145,39 @@ void Roster::on_found(std::uint64_t id) {
   std::lock_guard lock(mutex_);
   const auto& view = member_->view();
   if (member_->recovering() || view.rank_of(id) < 0 || view.rank_of(self()) < 0) return;
-  mesh_->send({id}, wire::InForce{view.term, membership::notice_of(view)});
+  transport_->send({id}, wire::InForce{view.term, membership::notice_of(view)});
 }
 
 void Roster::on_tick() {
   std::lock_guard lock(mutex_);
   apply(member_->on_time(clock_.now()));
+  name_unreached();
+}
+
+/// One newcomer that this member cannot reach would keep all others from being taken in.
+void Roster::name_unreached() {
+  const auto& plan = member_->plan();
+  if (!plan || outside_) return unreached_.clear();
+  for (const auto& member : plan->members) {
+    if (member_->view().rank_of(member.id) >= 0 || transport_->reaches({member})) {
+      unreached_.erase(member.id);
+      continue;
+    }
+    auto& since = unreached_.try_emplace(member.id, clock_.now()).first->second;
+    if (clock_.now() - since < kTimeToReach) continue;
+    since = clock_.now();
+    log::warn("worker {} at {} cannot be reached from here: the job grows without it", member.id,
+              member.endpoint.empty() ? member.address : member.endpoint);
+    transport_->tell(wire::Unreached{member.id});
+  }
+}
+
+/// A worker that has no view yet does not wait for a coordinator for ever.
+void Roster::on_silence(Nanos since, const std::string& why) {
+  std::lock_guard lock(mutex_);
+  if (since < kLonelyLimit || first_) return;
+  failure_ = Error{Code::peer_lost, "the job's coordinator is gone: " + why};
+  changed_->notify_all();
 }
 
 void Roster::on_coordinator(const wire::Message& message) {
@@ -181,11 +195,11 @@ void Roster::on_coordinator(const wire::Message& message) {
     if (!answer->ok && std::exchange(objection_, answer->text) != answer->text)
       log::warn("the wish for another number of workers is refused: {}", answer->text);
   } else if (const auto* dead = std::get_if<wire::Dead>(&message)) {
-    mesh_->believe_dead(dead->id);
+    transport_->believe_dead(dead->id, dead->view);
   } else if (auto letter = as_agreement(message)) {
     apply(member_->on_message(kCoordinator, *letter, clock_.now()));
   }
-  changed_.notify_all();
+  changed_->notify_all();
 }
 
 /// The coordinator knows views that are in force. Members know them before, unless they cannot reach each other.
@@ -200,25 +214,23 @@ void Roster::on_view(const wire::ViewNotice& notice) {
 }
 
 /// Connections to newcomers stand before they are taken in.
-void Roster::meet(const std::vector<wire::Member>& members) {
-  mesh_->post([this, members] { mesh_->expect(members); });
-}
+void Roster::meet(const std::vector<wire::Member>& members) { transport_->expect(members); }
 
 void Roster::apply(const membership::Decision& decision) {
+  if (decision.fence) log::debug("view {} is fenced", member_->view().epoch);
+  if (decision.evicted) log::debug("out of the view that follows view {}", member_->view().epoch);
   if (decision.fence && group_) group_->fence({Code::peer_lost, "a worker was lost"});
   for (const auto& letter : decision.letters) {
     if (letter.to != kCoordinator)
-      mesh_->send({letter.to}, as_message(letter.message));
-    else if (link_)
-      mesh_->post([this, message = as_message(letter.message)] {
-        if (link_) link_->send(message);
-      });
+      transport_->send({letter.to}, as_message(letter.message));
+    else
+      transport_->tell(as_message(letter.message));
   }
-  if (decision.ask) mesh_->post([this, view = *decision.ask] { ask_store(view); });
+  if (decision.ask) ask_store(*decision.ask);
   if (decision.enter) next_ = *decision.enter;
   if (decision.enter || decision.evicted) {
     outside_ = decision.evicted;
-    changed_.notify_all();
+    changed_->notify_all();
   }
 }
 
@@ -227,6 +239,7 @@ void Roster::ask_store(const View& view) {
   if (std::exchange(asking_, true)) return;
   auto key = fmt::format("{}/view/{}", options_.job, view.epoch);
   auto answered = [this](const Result<membership::Attempt>& attempt) {
+    std::lock_guard lock(mutex_);
     asking_ = false;
     if (!attempt.ok()) {
       if (!std::exchange(store_silent_, true))
@@ -236,17 +249,16 @@ void Roster::ask_store(const View& view) {
     store_silent_ = false;
     auto taken = view_from_text(attempt.value().now.text);
     if (!taken.ok()) return log::warn("the store holds something else than a view: {}", taken.error().message);
-    std::lock_guard lock(mutex_);
     apply(member_->on_decided(taken.value(), clock_.now()));
   };
-  store_->replace(key, 0, text_of(view), answered);
+  transport_->decide(key, text_of(view), answered);
 }
 
 // ---- on the training thread ----
 
 Result<View> Roster::await_first() {
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [&] { return first_ || !failure_.ok() || over_; });
+  changed_->await(lock, [&] { return first_ || !failure_.ok() || over_; });
   if (!failure_.ok()) return failure_.error();
   if (!first_) return Error{Code::refused, "the job is over"};
   return *first_;
@@ -269,7 +281,7 @@ void Roster::guard(collective::Group* group) {
 }
 
 void Roster::give_up_on_departed() {
-  std::lock_guard lock(mutex_);
+  gives_up_ = true;  // on those too whose goodbye is still on its way
   for (auto id : departed_)
     if (member_->view().rank_of(id) >= 0) apply(member_->on_lost(id, true, clock_.now()));
 }
@@ -281,13 +293,18 @@ bool Roster::must_change() const {
 
 std::optional<View> Roster::await_next() {
   std::unique_lock lock(mutex_);
-  auto decided = [&] { return next_ || outside_; };
-  if (!changed_.wait_for(lock, kPatience, decided)) {
+  give_up_on_departed();
+  // Whoever waits for others learns from the coordinator that these have finished the job without it.
+  auto decided = [&] {
+    if (over_ && !next_) outside_ = true;
+    return next_ || outside_;
+  };
+  if (!changed_->await_for(lock, clock_, kPatience, decided)) {
     const auto& members = member_->view().members;
     auto lost = std::ranges::count_if(members, [&](const auto& member) { return member_->is_lost(member.id); });
     log::warn("{} of {} workers are out of reach, which is too many to go on without: waiting for them", lost,
               members.size());
-    changed_.wait(lock, decided);
+    changed_->await(lock, decided);
     log::info("going on");
   }
   return outside_ ? std::nullopt : next_;
@@ -295,7 +312,32 @@ std::optional<View> Roster::await_next() {
 
 void Roster::took(const View& view) {
   std::lock_guard lock(mutex_);
+  transport_->note_view(view.epoch);
   if (next_ && next_->hash() == view.hash()) next_.reset();
+  gives_up_ = false;
+}
+
+bool Roster::keep_group(const View& view) {
+  std::lock_guard lock(mutex_);
+  if (formed_ == view.hash() || !next_ || next_->hash() != view.hash() || member_->recovering() || outside_)
+    return false;
+  transport_->note_view(view.epoch);
+  kept_ = view.hash();
+  next_.reset();
+  return true;
+}
+
+void Roster::cannot_enter(const View& view) {
+  std::unique_lock lock(mutex_);
+  auto another = [&] {
+    return next_ || outside_ || over_ || member_->recovering() || member_->view().hash() != view.hash();
+  };
+  if (!changed_->await_for(lock, clock_, kTimeToConnect, another)) apply(member_->on_unusable(clock_.now()));
+}
+
+void Roster::set_holds() {
+  std::lock_guard lock(mutex_);
+  member_->set_holds(true);
 }
 
 void Roster::adopt(const View& view) {
@@ -306,12 +348,11 @@ void Roster::adopt(const View& view) {
 bool Roster::await_entry(const std::string& layout) {
   if (!has_coordinator()) throw Failure(Code::refused, "the other workers went on without this one");
   std::unique_lock lock(mutex_);
-  if (member_->view().size() > 0) member_.emplace(self(), View{}, !options_.store.empty());  // back again: a newcomer
+  if (member_->view().size() > 0)
+    member_.emplace(self(), View{}, options_.has_store, member_->newest_known());  // back again: a newcomer
   layout_ = layout;
-  mesh_->post([this, layout] {
-    if (link_) link_->send(wire::Ready{layout});
-  });
-  changed_.wait(lock, [&] { return next_ || !failure_.ok() || over_; });
+  transport_->tell(wire::Ready{layout});
+  changed_->await(lock, [&] { return next_ || !failure_.ok() || over_; });
   if (!failure_.ok()) throw Failure(failure_.error().code, failure_.error().message);
   return next_.has_value();
 }
@@ -319,7 +360,7 @@ bool Roster::await_entry(const std::string& layout) {
 std::optional<View> Roster::plan() const {
   std::lock_guard lock(mutex_);
   const auto& plan = member_->plan();
-  if (!plan || !mesh_->reaches(plan->members)) return std::nullopt;
+  if (!plan || !transport_->reaches(plan->members)) return std::nullopt;
   return plan;
 }
 
@@ -327,44 +368,29 @@ void Roster::set_layout(const std::string& layout) {
   std::lock_guard lock(mutex_);
   layout_ = layout;
   if (outside_) return;  // then await_entry() says so
-  mesh_->post([this, layout] {
-    if (link_) link_->send(wire::Shares{layout});
-  });
+  transport_->tell(wire::Shares{layout});
 }
 
-void Roster::report(wire::Progress progress) {
-  if (link_) link_->report(std::move(progress));
-}
+void Roster::report(wire::Progress progress) { transport_->report(std::move(progress)); }
 
 void Roster::report_adopted(const View& view, std::uint64_t step) {
   {
     std::lock_guard lock(mutex_);
     step_ = step;
   }
-  mesh_->post([this, message = wire::Adopted{membership::notice_of(view), step}] {
-    if (link_) link_->send(message);
-  });
+  transport_->tell(wire::Adopted{membership::notice_of(view), step});
 }
 
 void Roster::ask_for(std::uint32_t workers, bool settled) {
-  mesh_->post([this, workers, settled] {
-    if (link_) link_->send(wire::Resize{workers, static_cast<std::uint8_t>(settled)});
-  });
+  transport_->tell(wire::Resize{workers, static_cast<std::uint8_t>(settled)});
 }
 
-void Roster::ask_to_replace(std::uint64_t worker) {
-  mesh_->post([this, worker] {
-    if (link_) link_->send(wire::Replace{worker});
-  });
+void Roster::ask_to_replace(std::uint64_t worker) { transport_->tell(wire::Replace{worker}); }
+
+void Roster::report_outcome(Outcome outcome, std::uint64_t step) {
+  if (has_coordinator()) transport_->report_outcome(outcome, step);
 }
 
-void Roster::say_goodbye() {
-  mesh_->say_goodbye();
-  mesh_->run([this] {
-    if (!link_) return;
-    link_->flush();
-    link_->send(wire::Bye{});
-  });
-}
+void Roster::say_goodbye(Outcome outcome, std::uint64_t step) { transport_->say_goodbye(outcome, step); }
 
 }  // namespace pliant::session

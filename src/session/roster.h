@@ -1,9 +1,11 @@
-// A worker's part in its job's membership: the connections to the other workers, the machine that agrees on views with
-// them, and the line to the coordinator. Everything happens on the mesh's thread; the training thread asks and waits.
+// A worker's part in its job's membership: the machine that agrees on views with the other workers, driven by what
+// the transport hears from them and from the coordinator. That happens on the transport's thread; the training thread
+// asks and waits.
 #pragma once
 
-#include <condition_variable>
+#include <atomic>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -11,28 +13,25 @@
 #include <string>
 
 #include "base/clock.h"
-#include "base/fd.h"
+#include "base/condition.h"
 #include "base/result.h"
 #include "collective/group.h"
-#include "collective/mesh.h"
 #include "membership/member.h"
 #include "membership/settle.h"
-#include "membership/store.h"
 #include "membership/view.h"
-#include "session/coordinator_link.h"
+#include "session/transport.h"
 
 namespace pliant::session {
 
 struct RosterOptions {
   std::string job;
   wire::Member self;
-  Fd listener;              ///< at self.address
-  membership::View view;    ///< without members: learn it from the coordinator
-  std::string coordinator;  ///< its address; empty: there is none
+  membership::View view{};  ///< without members: learn it from the coordinator
+  bool has_coordinator = false;
+  bool has_store = false;  ///< outside of the job
   std::uint8_t cpu_level = 0;
-  std::string build;
-  std::optional<collective::HostsOptions> hosts{};  ///< of a job on several
-  std::string store{};                              ///< the address of one outside of the job; empty: there is none
+  std::string build{};
+  TransportOpener open{};
 };
 
 /// Threads: any.
@@ -43,10 +42,11 @@ class Roster {
   Roster(const Roster&) = delete;
   Roster& operator=(const Roster&) = delete;
 
-  collective::Mesh& mesh() { return *mesh_; }
+  /// Enters a view with all of its members; see Transport.
+  Result<std::unique_ptr<collective::Group>> form(collective::Team team) { return transport_->form(std::move(team)); }
   std::uint64_t self() const { return options_.self.id; }
   const std::string& job() const { return options_.job; }
-  bool has_coordinator() const { return !options_.coordinator.empty(); }
+  bool has_coordinator() const { return options_.has_coordinator; }
 
   /// Waits for the coordinator's first word: the job's view, with this worker in it or (a newcomer) not.
   Result<membership::View> await_first();
@@ -56,8 +56,6 @@ class Roster {
 
   /// The group to fence when its view ends; nullptr before it is destroyed. Fenced at once if that has happened.
   void guard(collective::Group* group);
-  /// Workers that left without notice are as good as dead: somebody waits for them.
-  void give_up_on_departed();
 
   /// The view has ended, or is about to: await_next() says what follows.
   bool must_change() const;
@@ -66,6 +64,14 @@ class Roster {
   std::optional<membership::View> await_next();
   /// It is entered, or about to be.
   void took(const membership::View& view);
+  /// Goes on in `view`, which has the members of the one before, with the same group; false if somebody has entered it
+  /// with a new one. Whoever does so later fences the group, and await_next() tells that view again.
+  bool keep_group(const membership::View& view);
+  /// A connection was lost while `view` was being entered. If nothing else follows from that, because those who are in
+  /// it have heard each other since, the members agree on another view.
+  void cannot_enter(const membership::View& view);
+  /// This worker has the job's state.
+  void set_holds();
   /// After a step with unanimous summaries: `view` follows, unless a loss comes first. await_next() tells.
   void adopt(const membership::View& view);
   /// Outside of any view: asks to be taken in, and waits for that. False if the job is over. Without a coordinator
@@ -85,28 +91,35 @@ class Roster {
   /// `settled`: whoever is not needed then need not wait.
   void ask_for(std::uint32_t workers, bool settled = false);
   void ask_to_replace(std::uint64_t worker);
-  /// Tells the others and the coordinator that this worker goes in good order.
-  void say_goodbye();
+  /// Writes down how this worker's loop has ended, and tells the coordinator.
+  void report_outcome(Outcome outcome, std::uint64_t step);
+  /// Tells the others and the coordinator that this worker goes, and the latter how.
+  void say_goodbye(Outcome outcome, std::uint64_t step);
 
  private:
   void on_letter(std::uint64_t from, const wire::Message& message);
+  void on_entered(std::uint64_t from, const wire::Entered& entered);  // guarded by mutex_
   void on_lost(const collective::PeerLoss& loss);
-  void testify(std::uint64_t id);  // guarded by mutex_
+  void testify(const collective::PeerLoss& loss);  // guarded by mutex_
   void on_found(std::uint64_t id);
   void on_tick();
+  void name_unreached();  // guarded by mutex_
   void on_coordinator(const wire::Message& message);
+  void on_silence(Nanos since, const std::string& why);
+  /// Somebody waits for another view: workers that left in good order are as good as dead.
+  void give_up_on_departed();                        // guarded by mutex_
   void apply(const membership::Decision& decision);  // guarded by mutex_
   void on_view(const wire::ViewNotice& notice);      // guarded by mutex_
   void meet(const std::vector<wire::Member>& members);
-  void ask_store(const membership::View& view);
+  void ask_store(const membership::View& view);  // guarded by mutex_
   wire::Join introduction() const;
 
   RosterOptions options_;
-  SteadyClock clock_;
+  const Clock& clock_;
   std::atomic<bool> leaves_{false};
 
   mutable std::mutex mutex_;
-  std::condition_variable changed_;
+  std::unique_ptr<Condition> changed_;
   std::optional<membership::Member> member_;  // guarded by mutex_; a new one when this worker comes back
   std::optional<membership::View> next_;      // guarded by mutex_
   std::optional<membership::View> first_;     // guarded by mutex_; the coordinator's first word
@@ -114,15 +127,17 @@ class Roster {
   bool over_ = false;                         // guarded by mutex_
   std::string objection_;                     // of the coordinator, to the last wish it refused; guarded by mutex_
   bool outside_ = true;                       // guarded by mutex_; in no view
+  std::uint64_t formed_ = 0;                  // guarded by mutex_; hash of the view that somebody entered last
+  std::uint64_t kept_ = 0;                    // guarded by mutex_; hash of the view entered with the group before
   std::set<std::uint64_t> departed_;          // guarded by mutex_
+  bool gives_up_ = false;                     // on whoever departs, until the next view; guarded by mutex_
   std::string layout_;                        // guarded by mutex_
   std::uint64_t step_ = 0;                    // guarded by mutex_
   collective::Group* group_ = nullptr;        // guarded by mutex_
 
-  std::unique_ptr<CoordinatorLink> link_;       // used on the mesh's thread
-  std::unique_ptr<membership::Store> store_;    // the same
-  bool asking_ = false, store_silent_ = false;  // the same
-  std::unique_ptr<collective::Mesh> mesh_;      // last: its thread uses everything above
+  std::map<std::uint64_t, Nanos> unreached_;    // newcomers of the plan, since when; guarded by mutex_
+  bool asking_ = false, store_silent_ = false;  // guarded by mutex_
+  std::unique_ptr<Transport> transport_;        // last: its thread uses everything above
 };
 
 }  // namespace pliant::session

@@ -1,14 +1,13 @@
-// The public classes, thin over session::Core.
+// The public classes, thin over session::Runtime.
 #include <cxxabi.h>
 #include <pliant/pliant.h>
 
 #include <cmath>
 #include <cstdlib>
-#include <exception>
 #include <numbers>
 
 #include "base/hash.h"
-#include "session/core.h"
+#include "session/runtime.h"
 
 namespace pliant {
 
@@ -57,56 +56,71 @@ StatePtr state_of(std::span<double> values, Role role) { return std::make_shared
 // ---- handles ----
 
 std::size_t Region::bytes() const { return bytes_; }
-void* Region::data() { return area_->region->input(); }
+void* Region::data() { return memory_->region->input(); }
 
 template <class T>
 std::span<const T> Reduction<T>::wait() {
-  core_->wait(ticket_);
-  return {plain_ ? plain_ : static_cast<const T*>(ticket_->result()), count_};
+  runtime_->wait(reduction_);
+  return {plain_ ? plain_ : static_cast<const T*>(reduction_->result()), count_};
 }
 
-void Step::log(std::string_view name, double value) { core_->log(name, value); }
+void Step::log(std::string_view name, double value) { runtime_->log(name, value); }
 
-Session::Session(std::unique_ptr<session::Core> core) : core_(std::move(core)) {}
+Session::Session(std::unique_ptr<session::Runtime> runtime) : runtime_(std::move(runtime)) {}
 Session::Session(Session&&) noexcept = default;
-Session& Session::operator=(Session&&) noexcept = default;
-Session::~Session() {
-  if (core_ && std::uncaught_exceptions() == 0) core_->leave();
+Session& Session::operator=(Session&& other) noexcept {
+  if (this == &other) return *this;
+  part();
+  runtime_ = std::move(other.runtime_);
+  return *this;
+}
+Session::~Session() { part(); }
+
+/// A forked child has none of the session's threads: what it inherited is neither ended nor released.
+void Session::part() noexcept {
+  if (!runtime_) return;
+  if (runtime_->inherited()) {
+    (void)runtime_.release();
+    return;
+  }
+  runtime_->leave(runtime_->unwinding());
+  runtime_.reset();
 }
 
-Session Session::join(const JoinOptions& options) { return Session(session::Core::join(options).or_throw()); }
+Session Session::join(const JoinOptions& options) { return Session(session::Runtime::join(options).or_throw()); }
 
-int Session::rank() const { return core_->rank(); }
-int Session::size() const { return core_->size(); }
-std::uint64_t Session::worker() const { return core_->worker(); }
-bool Session::departed() const { return core_->departed(); }
-void Session::resize(int workers) { core_->resize(workers); }
-std::uint64_t Session::seed() const { return core_->seed(); }
-RandomStream Session::random(std::uint64_t slot) const { return core_->random(slot); }
+int Session::rank() const { return runtime_->rank(); }
+int Session::size() const { return runtime_->size(); }
+std::uint64_t Session::worker() const { return runtime_->worker(); }
+bool Session::departed() const { return runtime_->departed(); }
+Outcome Session::outcome() const { return runtime_->outcome(); }
+void Session::resize(int workers) { runtime_->resize(workers); }
+std::uint64_t Session::seed() const { return runtime_->seed(); }
+RandomStream Session::random(std::uint64_t slot) const { return runtime_->random(slot); }
 
 Session& Session::share(const std::string& name, StatePtr state) {
-  core_->replicas().add(name, std::move(state));
+  runtime_->replicas().add(name, std::move(state));
   return *this;
 }
 
-void Session::batch(const BatchPlan& plan) { core_->set_batch(plan); }
-void Session::workload(double relative) { core_->set_workload(relative); }
+void Session::batch(const BatchPlan& plan) { runtime_->set_batch(plan); }
+void Session::workload(double relative) { runtime_->set_workload(relative); }
 
 Session& Session::monitor(const MonitorOptions& options) {
-  core_->adaptation().monitor(options);
+  runtime_->adaptation().monitor(options);
   return *this;
 }
 
 Session& Session::use(const std::string& name, PolicyPtr policy) {
-  core_->adaptation().use(name, std::move(policy));
+  runtime_->adaptation().use(name, std::move(policy));
   return *this;
 }
 
-const StepReport& Session::report() const { return core_->report(); }
+const StepReport& Session::report() const { return runtime_->report(); }
 
 std::map<std::string, double> Session::metrics() const {
   std::map<std::string, double> all;
-  for (const auto& [name, metric] : core_->metrics().snapshot()) all[name] = metric.value;
+  for (const auto& [name, metric] : runtime_->metrics().snapshot()) all[name] = metric.value;
   return all;
 }
 
@@ -118,18 +132,18 @@ std::string Session::type_name(const std::type_info& type) {
 }
 
 Steps Session::steps(const StepsOptions& options) {
-  core_->start(options);
+  runtime_->start(options);
   Steps steps;
-  steps.core_ = core_.get();
+  steps.runtime_ = runtime_.get();
   return steps;
 }
 
-const std::map<std::string, double>& Session::averages() const { return core_->averages(); }
+const std::map<std::string, double>& Session::averages() const { return runtime_->averages(); }
 
 Region Session::allocate(const std::string& name, std::size_t bytes) {
   Region region;
   region.bytes_ = bytes;
-  region.area_ = core_->area(name, bytes);
+  region.memory_ = runtime_->region(name, bytes);
   return region;
 }
 
@@ -138,31 +152,33 @@ Reduction<T> Session::reduce(const std::string& name, Region& region, Op op, std
                              std::optional<double> weight) {
   auto all = region.bytes() / sizeof(T);
   Reduction<T> reduction;
-  reduction.core_ = core_.get();
+  reduction.runtime_ = runtime_.get();
   reduction.count_ = count ? count : all - std::min(first, all);
-  reduction.ticket_ = core_->submit({.name = name,
-                                     .dtype = kDtypeOf<T>,
-                                     .op = op,
-                                     .count = reduction.count_,
-                                     .area = region.area_,
-                                     .offset = first * sizeof(T),
-                                     .weight = weight.value_or(op == Op::weighted_mean ? core_->contribution() : 1)});
+  reduction.reduction_ =
+      runtime_->submit({.name = name,
+                        .dtype = kDtypeOf<T>,
+                        .op = op,
+                        .count = reduction.count_,
+                        .memory = region.memory_,
+                        .offset = first * sizeof(T),
+                        .weight = weight.value_or(op == Op::weighted_mean ? runtime_->contribution() : 1)});
   return reduction;
 }
 
 template <class T>
 Reduction<T> Session::reduce(const std::string& name, std::span<T> values, Op op, std::optional<double> weight) {
   Reduction<T> reduction;
-  reduction.core_ = core_.get();
+  reduction.runtime_ = runtime_.get();
   reduction.count_ = values.size();
   reduction.plain_ = values.data();
-  reduction.ticket_ = core_->submit({.name = name,
-                                     .dtype = kDtypeOf<T>,
-                                     .op = op,
-                                     .count = values.size(),
-                                     .in = values.data(),
-                                     .out = values.data(),
-                                     .weight = weight.value_or(op == Op::weighted_mean ? core_->contribution() : 1)});
+  reduction.reduction_ =
+      runtime_->submit({.name = name,
+                        .dtype = kDtypeOf<T>,
+                        .op = op,
+                        .count = values.size(),
+                        .in = values.data(),
+                        .out = values.data(),
+                        .weight = weight.value_or(op == Op::weighted_mean ? runtime_->contribution() : 1)});
   return reduction;
 }
 
@@ -182,7 +198,7 @@ PLIANT_INSTANTIATE(std::int64_t)
 #undef PLIANT_INSTANTIATE
 
 double Session::average(const std::string& name, double value, double weight) {
-  return core_->average(name, value, weight);
+  return runtime_->average(name, value, weight);
 }
 
 std::pair<std::uint64_t, std::uint64_t> Session::part(std::uint64_t count) const {
@@ -191,36 +207,36 @@ std::pair<std::uint64_t, std::uint64_t> Session::part(std::uint64_t count) const
   return {count * r / n, count * (r + 1) / n};
 }
 
-std::uint64_t Session::digest() { return core_->digest(); }
+std::uint64_t Session::digest() { return runtime_->digest(); }
 
 // ---- samples and steps ----
 
 ElasticSampler::ElasticSampler(Session& session, std::uint64_t samples, const SampleOptions& options)
-    : core_(&session.core()) {
-  if (options.local_batch || options.global_batch) core_->set_batch({options.local_batch, options.global_batch});
-  core_->attach_sampler(samples, options.shuffle);
+    : runtime_(&session.runtime()) {
+  if (options.local_batch || options.global_batch) runtime_->set_batch({options.local_batch, options.global_batch});
+  runtime_->attach_sampler(samples, options.shuffle);
 }
 
-Lease ElasticSampler::next() { return core_->take_lease(); }
-Lease ElasticSampler::peek() const { return core_->next_lease(); }
-std::uint64_t ElasticSampler::epoch() const { return core_->epoch(); }
-std::uint64_t ElasticSampler::steps_per_epoch() const { return core_->steps_per_epoch(); }
+Lease ElasticSampler::next() { return runtime_->take_lease(); }
+Lease ElasticSampler::peek() const { return runtime_->next_lease(); }
+std::uint64_t ElasticSampler::epoch() const { return runtime_->epoch(); }
+std::uint64_t ElasticSampler::steps_per_epoch() const { return runtime_->steps_per_epoch(); }
 
 Steps::iterator Steps::begin() {
   iterator first;
-  if (auto step = core_->begin_step()) {
-    first.core_ = core_;
+  if (auto step = runtime_->begin_step()) {
+    first.runtime_ = runtime_;
     first.step_ = *step;
   }
   return first;
 }
 
 Steps::iterator& Steps::iterator::operator++() {
-  core_->end_step();
-  if (auto step = core_->begin_step())
+  runtime_->end_step();
+  if (auto step = runtime_->begin_step())
     step_ = *step;
   else
-    core_ = nullptr;
+    runtime_ = nullptr;
   return *this;
 }
 

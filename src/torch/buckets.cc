@@ -66,15 +66,15 @@ Dtype dtype_of(const torch::Tensor& tensor) {
   }
 }
 
-Buckets::Buckets(session::Core& core, std::vector<torch::Tensor> parameters, const OptimizerOptions& options)
-    : core_(core), options_(options), parameters_(std::move(parameters)), slots_(parameters_.size()) {
+Buckets::Buckets(session::Runtime& runtime, std::vector<torch::Tensor> parameters, const OptimizerOptions& options)
+    : runtime_(runtime), options_(options), parameters_(std::move(parameters)), slots_(parameters_.size()) {
   std::map<Dtype, std::size_t> bytes;
   for (const auto& parameter : parameters_) {
     if (!parameter.device().is_cpu()) throw Failure(Code::invalid, "parameters must be in host memory");
     bytes[dtype_of(parameter)] += most_slot_bytes(parameter);
   }
-  for (auto [dtype, size] : bytes) areas_[dtype] = core_.area("gradients/" + std::string(name_of(dtype)), size);
-  used_ = core_.area("gradients/used", parameters_.size());
+  for (auto [dtype, size] : bytes) regions_[dtype] = runtime_.region("gradients/" + std::string(name_of(dtype)), size);
+  used_ = runtime_.region("gradients/used", parameters_.size());
   // Backward meets the last layer first.
   order_->numbers.resize(parameters_.size());
   std::iota(order_->numbers.rbegin(), order_->numbers.rend(), 0);
@@ -99,7 +99,7 @@ void Buckets::lay_out() {
       bucket.name = "gradients/" + std::string(name_of(dtype)) + "/" + std::to_string(order_->learned) + "." +
                     std::to_string(buckets_.size());
       bucket.dtype = dtype;
-      bucket.area = areas_.at(dtype);
+      bucket.memory = regions_.at(dtype);
       bucket.begin = end[dtype];
       at = open.insert_or_assign(dtype, buckets_.size()).first;
       buckets_.push_back(std::move(bucket));
@@ -114,7 +114,7 @@ void Buckets::lay_out() {
     bucket.count = (end[dtype] - bucket.begin) / size_of(dtype);
   }
   // The padding between slots is reduced with the rest: make it harmless.
-  for (auto& [dtype, area] : areas_) std::memset(area->region->input(), 0, area->bytes);
+  for (auto& [dtype, memory] : regions_) std::memset(memory->region->input(), 0, memory->bytes);
   reset();
 }
 
@@ -122,7 +122,7 @@ void Buckets::lay_out() {
 void Buckets::bind(std::size_t index) {
   auto& slot = slots_[index];
   const auto& parameter = parameters_[index];
-  auto& region = *buckets_[slot.bucket].area->region;
+  auto& region = *buckets_[slot.bucket].memory->region;
   auto* own = region.input() + slot.offset;
   slot.own = view_at(own, parameter);
   slot.place.reset();
@@ -132,7 +132,7 @@ void Buckets::bind(std::size_t index) {
 
 void Buckets::bind_means(std::size_t index) {
   auto& slot = slots_[index];
-  auto& region = *buckets_[slot.bucket].area->region;
+  auto& region = *buckets_[slot.bucket].memory->region;
   for (int which : {0, 1}) slot.mean[which] = view_at(region.result(which) + slot.offset, parameters_[index]);
 }
 
@@ -149,9 +149,9 @@ void Buckets::reset() {
   }
   for (auto& bucket : buckets_) {
     bucket.missing = bucket.members.size();
-    bucket.ticket.reset();
+    bucket.reduction.reset();
   }
-  used_ticket_.reset();
+  used_reduction_.reset();
 }
 
 bool Buckets::is_own(std::size_t index) const {
@@ -203,25 +203,25 @@ void Buckets::submit(Bucket& bucket) {
     for (auto index : bucket.members) slots_[index].own.div_(options_.accumulate);
   std::shared_ptr<collective::Marks> marks;
   std::vector<std::uint32_t> tensors;
-  if (core_.variance_due()) {
+  if (runtime_.variance_due()) {
     marks = std::make_shared<collective::Marks>();
     for (auto index : bucket.members) {
       marks->push_back(slots_[index].offset);
       tensors.push_back(static_cast<std::uint32_t>(index));
     }
   }
-  bucket.ticket = core_.submit({.name = bucket.name,
-                                .dtype = bucket.dtype,
-                                .op = Op::weighted_mean,
-                                .count = bucket.count,
-                                .area = bucket.area,
-                                .offset = bucket.begin,
-                                .weight = core_.contribution(),
-                                .measure = core_.gradient_measure(),
-                                .with_step = true,
-                                .gradient = true,
-                                .marks = std::move(marks),
-                                .tensors = std::move(tensors)});
+  bucket.reduction = runtime_.submit({.name = bucket.name,
+                                      .dtype = bucket.dtype,
+                                      .op = Op::weighted_mean,
+                                      .count = bucket.count,
+                                      .memory = bucket.memory,
+                                      .offset = bucket.begin,
+                                      .weight = runtime_.contribution(),
+                                      .measure = runtime_.gradient_measure(),
+                                      .with_step = true,
+                                      .gradient = true,
+                                      .marks = std::move(marks),
+                                      .tensors = std::move(tensors)});
   fault::point("between_buckets");
 }
 
@@ -243,19 +243,19 @@ void Buckets::submit_rest() {
     auto& bucket = buckets_[slot.bucket];
     if (--bucket.missing == 0) submit(bucket);
   }
-  used_ticket_ = core_.submit({.name = "gradients/used",
-                               .dtype = Dtype::u8,
-                               .op = Op::max,
-                               .count = slots_.size(),
-                               .area = used_,
-                               .caller_waits = true,
-                               .with_step = true});
+  used_reduction_ = runtime_.submit({.name = "gradients/used",
+                                     .dtype = Dtype::u8,
+                                     .op = Op::max,
+                                     .count = slots_.size(),
+                                     .memory = used_,
+                                     .caller_waits = true,
+                                     .with_step = true});
 }
 
 bool Buckets::take_results() {
   squared_norm_ = 0;
-  for (auto& bucket : buckets_) squared_norm_ += bucket.ticket->measured().squares;
-  const auto* used = static_cast<const std::uint8_t*>(used_ticket_->result());
+  for (auto& bucket : buckets_) squared_norm_ += bucket.reduction->measured().squares;
+  const auto* used = static_cast<const std::uint8_t*>(used_reduction_->result());
   for (std::size_t index = 0; index < slots_.size(); ++index) slots_[index].used_by_anyone = used[index] != 0;
   return std::isfinite(squared_norm_);
 }
@@ -263,8 +263,8 @@ bool Buckets::take_results() {
 torch::Tensor& Buckets::mean_of(std::size_t index) {
   auto& slot = slots_[index];
   auto& bucket = buckets_[slot.bucket];
-  const auto* result = static_cast<const std::byte*>(bucket.ticket->result());
-  auto& region = *bucket.area->region;
+  const auto* result = static_cast<const std::byte*>(bucket.reduction->result());
+  auto& region = *bucket.memory->region;
   for (int which : {0, 1})
     if (result == region.result(which) + bucket.begin) return slot.mean[which];
   // The step was settled after its view had ended: its results are where they were.
@@ -307,14 +307,14 @@ void Buckets::learn_order() {
   if (order_->learned) return;
   auto order = std::exchange(seen_order_, {});
   order.resize(slots_.size());
-  core_.wait(core_.submit({.name = "gradients/order",
-                           .dtype = Dtype::i32,
-                           .op = Op::sum,
-                           .count = order.size(),
-                           .in = order.data(),
-                           .out = order.data(),
-                           .weight = core_.rank() == 0 ? 1.0 : 0.0,
-                           .caller_waits = true}));
+  runtime_.wait(runtime_.submit({.name = "gradients/order",
+                                 .dtype = Dtype::i32,
+                                 .op = Op::sum,
+                                 .count = order.size(),
+                                 .in = order.data(),
+                                 .out = order.data(),
+                                 .weight = runtime_.rank() == 0 ? 1.0 : 0.0,
+                                 .caller_waits = true}));
   // If rank 0 has just died, nobody told: all keep the order they have.
   bool told = std::set<std::int32_t>(order.begin(), order.end()).size() == order.size();
   if (told) std::ranges::copy(order, order_->numbers.begin());  // in place: digests look at this memory

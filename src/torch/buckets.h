@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "session/core.h"
-#include "session/ticket.h"
+#include "session/runtime.h"
+#include "step/reduction.h"
 #include "torch/places.h"
 
 namespace pliant::adapter {
@@ -18,7 +18,7 @@ namespace pliant::adapter {
 /// Threads: one at a time. backward() on CPU tensors runs its hooks on the thread that called it.
 class Buckets {
  public:
-  Buckets(session::Core& core, std::vector<torch::Tensor> parameters, const OptimizerOptions& options);
+  Buckets(session::Runtime& runtime, std::vector<torch::Tensor> parameters, const OptimizerOptions& options);
 
   std::size_t size() const { return parameters_.size(); }
   torch::Tensor& parameter(std::size_t index) { return parameters_[index]; }
@@ -65,11 +65,11 @@ class Buckets {
   struct Bucket {
     std::string name;
     Dtype dtype = Dtype::f32;
-    session::AreaPtr area;
+    step::StableRegionPtr memory;
     std::size_t begin = 0, count = 0;  // bytes, elements
     std::vector<std::size_t> members;
     std::size_t missing = 0;
-    session::TicketPtr ticket;
+    step::StepReductionPtr reduction;
   };
   void lay_out();
   void bind(std::size_t index);
@@ -81,13 +81,13 @@ class Buckets {
   bool is_own(std::size_t index) const;
   torch::Tensor& mean_of(std::size_t index);
 
-  session::Core& core_;
+  session::Runtime& runtime_;
   const OptimizerOptions options_;
   std::vector<torch::Tensor> parameters_;
-  std::map<Dtype, session::AreaPtr> areas_;
+  std::map<Dtype, step::StableRegionPtr> regions_;
   std::unique_ptr<Places> places_;
-  session::AreaPtr used_;  // one byte per parameter: did anybody use it?
-  session::TicketPtr used_ticket_;
+  step::StableRegionPtr used_;  // one byte per parameter: did anybody use it?
+  step::StepReductionPtr used_reduction_;
   std::vector<Slot> slots_;      // by parameter
   std::vector<Bucket> buckets_;  // in the order in which they are expected to fill
   /// Of parameters in the buckets' memory.

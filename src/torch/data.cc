@@ -6,7 +6,7 @@
 #include <future>
 
 #include "base/hash.h"
-#include "session/core.h"
+#include "session/runtime.h"
 
 namespace pliant {
 namespace {
@@ -90,8 +90,8 @@ TensorDataset::Augment shift_and_flip(int most, bool flip) {
 
 class Loader::Impl {
  public:
-  Impl(session::Core& core, ElasticSampler& sampler, Dataset& dataset)
-      : core_(core), sampler_(sampler), dataset_(dataset) {}
+  Impl(session::Runtime& runtime, ElasticSampler& sampler, Dataset& dataset)
+      : runtime_(runtime), sampler_(sampler), dataset_(dataset) {}
   ~Impl() {
     if (ahead_.valid()) ahead_.wait();
   }
@@ -99,7 +99,7 @@ class Loader::Impl {
   Batch next() {
     auto began = std::chrono::steady_clock::now();
     auto batch = take();
-    core_.count_input(std::chrono::steady_clock::now() - began);
+    runtime_.count_input(std::chrono::steady_clock::now() - began);
     return batch;
   }
 
@@ -121,21 +121,21 @@ class Loader::Impl {
 
   Batch make(Lease lease) const {
     torch::NoGradGuard no_grad;
-    auto seed = core_.seed();
+    auto seed = runtime_.seed();
     auto [inputs, targets] = dataset_.gather(lease.samples, [&](std::uint64_t sample) {
       return RandomStream(seed, lease.epoch, lease.step, combine(sample, 1));
     });
     return {std::move(inputs), std::move(targets), std::move(lease)};
   }
 
-  session::Core& core_;
+  session::Runtime& runtime_;
   ElasticSampler& sampler_;
   Dataset& dataset_;
   std::future<Batch> ahead_;
 };
 
 Loader::Loader(Session& session, ElasticSampler& sampler, Dataset& dataset)
-    : impl_(std::make_unique<Impl>(session.core(), sampler, dataset)) {}
+    : impl_(std::make_unique<Impl>(session.runtime(), sampler, dataset)) {}
 Loader::~Loader() = default;
 Batch Loader::next() { return impl_->next(); }
 

@@ -53,18 +53,18 @@ class PlanState final : public State {
 
 class DistributedOptimizer::Impl {
  public:
-  Impl(session::Core& core, torch::optim::Optimizer& optimizer, const OptimizerOptions& options)
-      : core_(core),
+  Impl(session::Runtime& runtime, torch::optim::Optimizer& optimizer, const OptimizerOptions& options)
+      : runtime_(runtime),
         inner_(optimizer),
         options_(options),
-        buckets_(core, parameters_of(optimizer), options),
+        buckets_(runtime, parameters_of(optimizer), options),
         hooked_(buckets_.size()) {
-    if (options_.local_batch) core_.set_batch({options_.local_batch, 0});
+    if (options_.local_batch) runtime_.set_batch({options_.local_batch, 0});
     on_step_ = std::make_shared<std::function<void()>>([this] { begin_step(); });
-    core_.at_step_begin(on_step_);
+    runtime_.at_step_begin(on_step_);
     on_view_ = std::make_shared<std::function<void()>>([this] { buckets_.rebind(); });
-    core_.at_view_change(on_view_);
-    core_.replicas().add("~gradients", buckets_.order_state());
+    runtime_.at_view_change(on_view_);
+    runtime_.replicas().add("~gradients", buckets_.order_state());
     hook_new();
   }
 
@@ -85,11 +85,11 @@ class DistributedOptimizer::Impl {
     if (!synchronized_) close();
     norm_ = std::sqrt(buckets_.squared_norm());
     if (!finite_ && options_.skip_non_finite) {
-      core_.count_skipped();
-      if (core_.rank() == 0) {
+      runtime_.count_skipped();
+      if (runtime_.rank() == 0) {
         // Not by a format: LibTorch may bring headers of another fmt than the one that is linked.
         log::write(log::Level::warn,
-                   "step " + std::to_string(core_.step()) + " is left out: its mean gradient is not finite");
+                   "step " + std::to_string(runtime_.step()) + " is left out: its mean gradient is not finite");
       }
     } else {
       apply();
@@ -120,15 +120,15 @@ class DistributedOptimizer::Impl {
   }
 
   double norm() const { return norm_; }
-  session::Core& core() { return core_; }
+  session::Runtime& runtime() { return runtime_; }
   torch::optim::Optimizer& inner() { return inner_; }
 
  private:
   /// From here on the step is everybody's: what is seen of the mean is what will be applied.
   void close() {
     buckets_.submit_rest();
-    core_.set_rate(std::nan(""));  // until it is known; of a step that is left out it never is
-    core_.close_step();
+    runtime_.set_rate(std::nan(""));  // until it is known; of a step that is left out it never is
+    runtime_.close_step();
     finite_ = buckets_.take_results();
   }
 
@@ -136,7 +136,7 @@ class DistributedOptimizer::Impl {
     if (!options_.seed_random) return;
     auto generator = at::globalContext().defaultGenerator(at::kCPU);
     std::lock_guard lock(generator.mutex());
-    generator.set_current_seed(core_.random(static_cast<std::uint64_t>(core_.rank())).key());
+    generator.set_current_seed(runtime_.random(static_cast<std::uint64_t>(runtime_.rank())).key());
   }
 
   void apply() {
@@ -156,7 +156,7 @@ class DistributedOptimizer::Impl {
     }
     if (layerwise) weigh_layers();
     inner_.step();
-    if (core_.adaptation().parameter_norm_due(core_.step())) measure_parameters();
+    if (runtime_.adaptation().parameter_norm_due(runtime_.step())) measure_parameters();
     for (std::size_t i = 0; i < rates.size(); ++i) inner_.param_groups()[i].options().set_lr(rates[i]);
     fault::point("after_apply");
   }
@@ -165,10 +165,10 @@ class DistributedOptimizer::Impl {
   std::vector<double> set_rates() {
     auto& groups = inner_.param_groups();
     auto own = groups.front().options().get_lr();
-    auto rate = plan_->next(core_.where(), core_.adaptation().noise(), own);
-    auto factor = rate.factor * core_.adaptation().rate_factor();
-    core_.set_rate(rate.scheduled * factor);
-    if (plan_->done()) core_.adaptation().stop();
+    auto rate = plan_->next(runtime_.where(), runtime_.adaptation().noise(), own);
+    auto factor = rate.factor * runtime_.adaptation().rate_factor();
+    runtime_.set_rate(rate.scheduled * factor);
+    if (plan_->done()) runtime_.adaptation().stop();
     if (factor == 1 && !plan_->has_rule()) return {};
     std::vector<double> scheduled;
     for (std::size_t i = 0; i < groups.size(); ++i) {
@@ -185,7 +185,7 @@ class DistributedOptimizer::Impl {
       auto norm = buckets_.parameter(i).norm().item<double>();
       squares += norm * norm;
     }
-    core_.adaptation().set_parameter_norm(std::sqrt(squares));
+    runtime_.adaptation().set_parameter_norm(std::sqrt(squares));
   }
 
   /// Every tensor's gradient times its own rate; weights and mean gradients are the same everywhere, and so are these.
@@ -210,7 +210,7 @@ class DistributedOptimizer::Impl {
   /// What the plan knows moves with the job.
   void share_plan() {
     if (std::exchange(plan_shared_, true)) return;
-    core_.replicas().add("~rate", std::make_shared<PlanState>(plan_));
+    runtime_.replicas().add("~rate", std::make_shared<PlanState>(plan_));
   }
 
   /// Hooks every parameter that needs a gradient and has no hook yet: frozen ones may thaw later.
@@ -224,13 +224,13 @@ class DistributedOptimizer::Impl {
     }
   }
 
-  session::Core& core_;
+  session::Runtime& runtime_;
   torch::optim::Optimizer& inner_;
   const OptimizerOptions options_;
   Buckets buckets_;
   std::vector<std::shared_ptr<torch::autograd::Node>> hooked_;  // held: an accumulator dies with its last owner
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // shared with the hooks
-  session::Core::Listener on_step_, on_view_;
+  session::Runtime::Listener on_step_, on_view_;
   std::shared_ptr<policy::RatePlan> plan_ =
       std::make_shared<policy::RatePlan>();  // shared: as state it may outlive this
   std::vector<double> shares_;               // of groups in the rate of the rule
@@ -247,7 +247,7 @@ DistributedOptimizer::DistributedOptimizer(Session& session, torch::optim::Optim
                   "LBFGS evaluates a closure several times per step; a distributed step has one gradient");
   if (options.accumulate < 1) throw Failure(Code::invalid, "accumulate must be at least 1");
   if (options.bucket_bytes == 0) throw Failure(Code::invalid, "bucket_bytes must be at least 1");
-  impl_ = std::make_unique<Impl>(session.core(), optimizer, options);
+  impl_ = std::make_unique<Impl>(session.runtime(), optimizer, options);
 }
 
 DistributedOptimizer::~DistributedOptimizer() = default;
@@ -258,7 +258,7 @@ void DistributedOptimizer::rate(rules::Rule rule) { impl_->rate(std::move(rule))
 void DistributedOptimizer::compensate(const rules::Compensation::Options& options) { impl_->compensate(options); }
 void DistributedOptimizer::adascale(double base_batch, double steps) { impl_->adascale(base_batch, steps); }
 double DistributedOptimizer::gradient_norm() const { return impl_->norm(); }
-std::uint64_t DistributedOptimizer::skipped() const { return impl_->core().skipped(); }
+std::uint64_t DistributedOptimizer::skipped() const { return impl_->runtime().skipped(); }
 torch::optim::Optimizer& DistributedOptimizer::inner() { return impl_->inner(); }
 
 }  // namespace pliant

@@ -15,16 +15,21 @@ static_assert(std::endian::native == std::endian::little, "the wire is little-en
 // One list of fields per message serves both directions: `Fields` is a Putter or a Getter.
 template <class Fields>
 void visit(Fields& f, Member& m) {
-  f(m.id), f(m.pid), f(m.address, kMaxName), f(m.host, kMaxName), f(m.endpoint, kMaxName);
+  f(m.id), f(m.pid), f(m.address, kMaxAddress), f(m.host, kMaxHost), f(m.endpoint, kMaxEndpoint);
+}
+template <class Fields>
+void visit(Fields& f, std::uint64_t& value) {
+  f(value);
 }
 template <class Fields>
 void visit(Fields& f, ViewNotice& m) {
-  f(m.term), f(m.epoch), f(m.seed), f(m.planned), f(m.members, kMaxMembers);
+  f(m.term), f(m.epoch), f(m.seed), f(m.planned), f(m.members, kMaxMembers), f(m.newcomers, kMaxMembers);
+  f(m.restarts), f(m.resume_step);
 }
 template <class Fields>
 void visit(Fields& f, Join& m) {
-  f(m.job, kMaxName), f(m.id), f(m.pid), f(m.address, kMaxName), f(m.cpu_level), f(m.build, kMaxName);
-  f(m.layout, kMaxName), visit(f, m.view), f(m.step), f(m.host, kMaxName), f(m.endpoint, kMaxName);
+  f(m.job, kMaxName), f(m.id), f(m.pid), f(m.address, kMaxAddress), f(m.cpu_level), f(m.build, kMaxName);
+  f(m.layout, kMaxName), visit(f, m.view), f(m.step), f(m.host, kMaxHost), f(m.endpoint, kMaxEndpoint);
 }
 template <class Fields>
 void visit(Fields& f, Ready& m) {
@@ -44,7 +49,7 @@ void visit(Fields& f, Adopted& m) {
 }
 template <class Fields>
 void visit(Fields& f, Over& m) {
-  f(m.good), f(m.reason, kMaxText);
+  f(m.outcome), f(m.reason, kMaxText);
 }
 template <class Fields>
 void visit(Fields& f, Refusal& m) {
@@ -89,7 +94,7 @@ void visit(Fields& f, Started& m) {
 }
 template <class Fields>
 void visit(Fields& f, Ended& m) {
-  f(m.id), f(m.good), f(m.words, kMaxText), f(m.taken);
+  f(m.id), f(m.good), f(m.words, kMaxText), f(m.taken), f(m.view), f(m.outcome);
 }
 template <class Fields>
 void visit(Fields& f, Parted& m) {
@@ -109,7 +114,7 @@ void visit(Fields& f, Claim& m) {
 }
 template <class Fields>
 void visit(Fields& f, Promise& m) {
-  f(m.term), visit(f, m.view), f(m.stored_under), visit(f, m.stored);
+  f(m.term), visit(f, m.view), f(m.stored_under), visit(f, m.stored), f(m.holds);
 }
 template <class Fields>
 void visit(Fields& f, Decline& m) {
@@ -137,14 +142,24 @@ void visit(Fields& f, Entered& m) {
 }
 template <class Fields>
 void visit(Fields& f, Dead& m) {
-  f(m.id);
+  f(m.id), f(m.view);
 }
 template <class Fields>
 void visit(Fields& f, RegionNotice& m) {
-  f(m.view_hash), f(m.name, kMaxName), f(m.bytes), f(m.stripe), f(m.results);
+  f(m.view_hash), f(m.name, kMaxName), f(m.bytes), f(m.stripe), f(m.results), f(m.generation);
 }
 template <class Fields>
-void visit(Fields&, Bye&) {}
+void visit(Fields& f, Bye& m) {
+  f(m.outcome), f(m.step);
+}
+template <class Fields>
+void visit(Fields& f, Unreached& m) {
+  f(m.id);
+}
+template <class Fields>
+void visit(Fields& f, LoopEnded& m) {
+  f(m.outcome), f(m.step);
+}
 template <class Fields>
 void visit(Fields&, Pulse&) {}
 

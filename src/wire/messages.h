@@ -4,6 +4,8 @@
 // Decoding never allocates more than the packet holds, and never trusts a length.
 #pragma once
 
+#include <pliant/types.h>
+
 #include <cstdint>
 #include <span>
 #include <string>
@@ -15,13 +17,19 @@
 namespace pliant::wire {
 
 inline constexpr std::uint32_t kMagic = 0x544e4c50;  // "PLNT"
-inline constexpr std::uint16_t kVersion = 6;
-inline constexpr std::size_t kMaxPacket = 128 * 1024;
+inline constexpr std::uint16_t kVersion = 7;
+inline constexpr std::size_t kMaxPacket = 264 * 1024;
 inline constexpr std::size_t kMaxName = 120;     ///< names of jobs, regions, channels and logs
+inline constexpr std::size_t kMaxAddress = 64;   ///< of a member: its socket's name
+inline constexpr std::size_t kMaxHost = 96;      ///< of a member: base's host_identity()
+inline constexpr std::size_t kMaxEndpoint = 64;  ///< of a member: an IP address and a port
 inline constexpr std::size_t kMaxText = 1024;    ///< reasons
 inline constexpr std::size_t kMaxMembers = 512;  ///< members in a view
 inline constexpr std::size_t kMaxCharter = 96 * 1024;
 inline constexpr std::size_t kMaxKinds = 32;  ///< price classes in a job
+// Whatever a job's hosts are called, a message with two full views (Promise) fits into a packet.
+static_assert(2 * kMaxMembers * (24 + kMaxAddress + kMaxHost + kMaxEndpoint + sizeof(std::uint64_t)) + 1024 <=
+              kMaxPacket);
 
 /// One worker of a view, as everybody sees it.
 struct Member {
@@ -40,6 +48,9 @@ struct ViewNotice {
   std::uint64_t seed = 0;
   std::uint64_t planned = 0;
   std::vector<Member> members;
+  std::vector<std::uint64_t> newcomers{};  ///< ids of members that have no vote yet, ascending
+  std::uint32_t restarts = 0;              ///< how often the job has begun again from a checkpoint
+  std::uint64_t resume_step = 0;           ///< of the checkpoint that it began from last, if ever
 };
 
 // ---- workers and their coordinator ----
@@ -84,10 +95,10 @@ struct Adopted {
   std::uint64_t step = 0;
 };
 
-/// coordinator -> a worker outside the view: the job is over, do not wait. To an agent: whether it was finished, or why
-/// not, if the coordinator knows.
+/// coordinator -> a worker outside the view: the job is over, or goes on without it: do not wait. To an agent: how the
+/// job ended, and why, if it failed.
 struct Over {
-  std::uint8_t good = 1;
+  std::uint8_t outcome = static_cast<std::uint8_t>(Outcome::finished);
   std::string reason{};
 };
 
@@ -154,14 +165,16 @@ struct Started {
 /// agent -> coordinator.
 struct Ended {
   std::uint64_t id = 0;
-  std::uint8_t good = 0;   ///< it ended by itself, with status 0
-  std::string words;       ///< "exit status 3", "killed by signal 9"
-  std::uint8_t taken = 0;  ///< its agent sent it away, for want of a slot
+  std::uint8_t good = 0;     ///< it ended by itself, with status 0
+  std::string words;         ///< "exit status 3", "killed by signal 9"
+  std::uint8_t taken = 0;    ///< its agent sent it away, for want of a slot
+  std::uint64_t view = 0;    ///< the epoch of the view that it was in
+  std::uint8_t outcome = 0;  ///< of its loop, by what it left in writing; 0: nothing
 };
 /// coordinator -> agent, the answer to Ended.
 struct Parted {
   std::uint64_t id = 0;
-  std::uint8_t goodbye = 0;  ///< it said so: it left in good order
+  std::uint8_t goodbye = 0;  ///< it said that its loop had ended
 };
 /// coordinator -> an agent on another host, a few times a second: I am here.
 struct Pulse {};
@@ -193,6 +206,7 @@ struct Promise {
   ViewNotice view;
   std::uint64_t stored_under = 0;  ///< the term of the proposal; if a step ended with it, that of `view`
   ViewNotice stored;
+  std::uint8_t holds = 0;  ///< 1: I have the job's state
 };
 /// No: I have promised `term`, and `view` is the newest that I know to be in force.
 struct Decline {
@@ -218,6 +232,7 @@ struct InForce {
 /// word.
 struct Dead {
   std::uint64_t id = 0;
+  std::uint64_t view = 0;  ///< the epoch of the view that it was in
 };
 
 // ---- members among each other: connections and memory ----
@@ -241,14 +256,35 @@ struct RegionNotice {
   std::uint64_t bytes = 0;
   std::uint64_t stripe = 0;
   std::uint32_t results = 0;
+  std::uint32_t generation = 0;  ///< which one of that name in this view, from 1
 };
 
-/// Leaving in good order; what follows is not a crash.
-struct Bye {};
+/// The sender's session ends; what follows is not a crash. To the coordinator it says how: see Outcome.
+struct Bye {
+  std::uint8_t outcome = static_cast<std::uint8_t>(Outcome::finished);
+  std::uint64_t step = 0;  ///< steps done
+};
 
-using Message = std::variant<Join, ViewNotice, Refusal, Progress, PeerHello, RegionNotice, Bye, Ready, Plan, Adopted,
-                             Over, Resize, Answer, AgentHello, Start, Started, Ended, JobState, Claim, Promise, Decline,
-                             Propose, Stored, InForce, Entered, Shares, Parted, Dead, Charter, Stop, Pulse, Replace>;
+/// worker -> coordinator: my loop has ended, and how. The process goes on, and may end without a Bye.
+struct LoopEnded {
+  std::uint8_t outcome = static_cast<std::uint8_t>(Outcome::finished);
+  std::uint64_t step = 0;  ///< steps done
+};
+
+/// member -> coordinator: I hold the plan, and for some seconds now I have not reached this newcomer of it.
+struct Unreached {
+  std::uint64_t id = 0;
+};
+
+using Message =
+    std::variant<Join, ViewNotice, Refusal, Progress, PeerHello, RegionNotice, Bye, Ready, Plan, Adopted, Over, Resize,
+                 Answer, AgentHello, Start, Started, Ended, JobState, Claim, Promise, Decline, Propose, Stored, InForce,
+                 Entered, Shares, Parted, Dead, Charter, Stop, Pulse, Replace, LoopEnded, Unreached>;
+
+/// What the byte of a message says. A value that no version has written is a failure.
+constexpr Outcome outcome_in(std::uint8_t byte) {
+  return byte < kOutcomes ? static_cast<Outcome>(byte) : Outcome::failed;
+}
 
 std::vector<std::uint8_t> encode(const Message& message);
 /// Code::protocol with one line that says what is wrong.

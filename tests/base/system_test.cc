@@ -6,6 +6,9 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <thread>
 
@@ -66,6 +69,41 @@ TEST(System, ProcessesThatShareMemoryAreOfOneHost) {
 TEST(System, SomeMemoryIsAvailable) {
   EXPECT_GT(available_memory(), 1U << 20);
   EXPECT_LT(available_memory(), std::uint64_t{1} << 50);
+}
+
+/// A folder as the kernel shows a cgroup.
+class FakeCgroup {
+ public:
+  FakeCgroup() {
+    std::string path = testing::TempDir() + "cgroup-XXXXXX";
+    folder_ = mkdtemp(path.data());
+  }
+  ~FakeCgroup() { std::filesystem::remove_all(folder_); }
+  void write(const std::string& file, const std::string& text) const { std::ofstream(folder_ + "/" + file) << text; }
+  const std::string& folder() const { return folder_; }
+
+ private:
+  std::string folder_;
+};
+
+TEST(System, PageCacheOfACgroupCountsAsFree) {
+  FakeCgroup group;
+  EXPECT_FALSE(memory_left_in(group.folder(), true).has_value());
+  group.write("memory.max", "1000000\n");
+  group.write("memory.current", "990000\n");
+  EXPECT_EQ(memory_left_in(group.folder(), true), 10'000U);
+  group.write("memory.stat", "anon 90000\nfile 900000\nshmem 200000\ninactive_file 400000\nactive_file 300000\n");
+  EXPECT_EQ(memory_left_in(group.folder(), true), 710'000U);
+  group.write("memory.current", "1200000\n");  // for a moment it may have more than its limit
+  EXPECT_EQ(memory_left_in(group.folder(), true), 500'000U);
+  group.write("memory.max", "max\n");
+  EXPECT_FALSE(memory_left_in(group.folder(), true).has_value());
+
+  group.write("memory.limit_in_bytes", "1000000\n");
+  group.write("memory.usage_in_bytes", "1000000\n");
+  EXPECT_EQ(memory_left_in(group.folder(), false), 0U);
+  group.write("memory.stat", "inactive_file 1\nactive_file 2\ntotal_inactive_file 500000\ntotal_active_file 300000\n");
+  EXPECT_EQ(memory_left_in(group.folder(), false), 800'000U);
 }
 
 TEST(System, RandomNumbersDiffer) { EXPECT_NE(random_u64(), random_u64()); }

@@ -5,6 +5,11 @@
 //                      many workers there are whenever that changes, and in the end what it has learned
 //   until=FILE         see train
 //   crash=K            will exit with 7 in step K of its training
+//   hands_over=FILE    worker 0 will be killed in the first step of its training with another worker, once that one has
+//                      begun it too and made the file
+//   quit=K             will exit with 0 in step K of its training
+//   throw=K            will throw out of step K of its training, and catch it
+//   fork=K             will fork in step K of its training; the child throws and ends
 //   weights=N          will share so many weights (16)
 //   samples=N          will deal out so many samples, ten in each step of its training
 //   pid=FILE           writes its process's number
@@ -13,6 +18,7 @@
 //
 // The others speak the coordinator's protocol over net/socket, and know no peers:
 //   join               joins and waits for the view; exits with 9 if it is refused
+//   bye                says that its loop is finished; said at the end of the script too, if it has joined
 //   falter             asks to join and hangs up
 //   wrong=WHAT         will ask with a wrong job, id or address
 //   steps=N            sends N progress reports, 10 ms apart
@@ -27,6 +33,7 @@
 #include <pliant/pliant.h>
 #include <poll.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -66,10 +73,15 @@ void write_pid(const std::string& path) {
   std::filesystem::rename(path + ".draft", path);
 }
 
+struct Thrown {};
+
 class Worker {
  public:
   void run(const std::string& verb, const std::string& value);
   int id() const { return id_; }
+  void say_goodbye() {
+    if (socket_ && view_.epoch) (void)net::send(socket_, wire::Bye{});
+  }
 
  private:
   void ask();
@@ -77,13 +89,18 @@ class Worker {
   void report(int steps);
   void await(int rank) const;
   void train(std::uint64_t steps);
+  void hand_over() const;
 
+  void fork_a_child();
+
+  const pid_t process_ = getpid();
   int id_ = own_number();
   std::string wrong_;
   pliant::Fd socket_;
   wire::ViewNotice view_;
   std::string until_;
-  std::optional<std::uint64_t> crash_;
+  std::optional<std::uint64_t> crash_, quit_, throw_, fork_;
+  std::string hands_over_;
   std::size_t weights_ = 16;
   std::uint64_t samples_ = 0;
 };
@@ -98,7 +115,6 @@ void Worker::ask() {
                      "test"};
   if (wrong_ == "job") request.job = "another";
   if (wrong_ == "id") request.id = 7;
-  if (wrong_ == "address") request.address = std::string(120, 'a');
   net::send(socket_, request).or_throw();
 }
 
@@ -141,6 +157,10 @@ void Worker::train(std::uint64_t steps) {
       fmt::print("step {}: {} of {}\n", step.index(), session.rank(), size), std::fflush(stdout);
     }
     if (step.index() == crash_) _exit(7);
+    if (size > 1 && !hands_over_.empty()) hand_over();
+    if (step.index() == quit_) std::exit(0);
+    if (step.index() == throw_) throw Thrown();
+    if (step.index() == fork_) fork_a_child();
     if (sampler) sampler->next();
     std::vector<float> change(weights.size(), 0.5F);
     session.all_reduce<float>("change", change, pliant::Op::mean);
@@ -153,6 +173,22 @@ void Worker::train(std::uint64_t steps) {
   }
   auto word = session.departed() ? "left" : "done";
   fmt::print("{} with {}\n", word, weights[0]), std::fflush(stdout);
+}
+
+void Worker::hand_over() const {
+  if (id_ != 0) {
+    std::ofstream(hands_over_) << "";
+    return;
+  }
+  while (!std::filesystem::exists(hands_over_)) std::this_thread::sleep_for(1ms);
+  raise(SIGKILL);
+}
+
+/// The child leaves the loop by an exception, and destroys what it has inherited. Its parent waits for that.
+void Worker::fork_a_child() {
+  auto child = fork();
+  if (child == 0) throw Thrown();
+  waitpid(child, nullptr, 0);
 }
 
 void Worker::await(int rank) const {
@@ -170,9 +206,21 @@ void Worker::run(const std::string& verb, const std::string& value) {
          ask();
          socket_.reset();
        }},
-      {"train", [&] { train(std::stoull(value)); }},
+      {"bye", [&] { say_goodbye(); }},
+      {"train",
+       [&] {
+         try {
+           train(std::stoull(value));
+         } catch (const Thrown&) {
+           if (getpid() != process_) _exit(0);
+         }
+       }},
       {"until", [&] { until_ = value; }},
+      {"hands_over", [&] { hands_over_ = value; }},
       {"crash", [&] { crash_ = std::stoull(value); }},
+      {"quit", [&] { quit_ = std::stoull(value); }},
+      {"throw", [&] { throw_ = std::stoull(value); }},
+      {"fork", [&] { fork_ = std::stoull(value); }},
       {"weights", [&] { weights_ = std::stoull(value); }},
       {"samples", [&] { samples_ = std::stoull(value); }},
       {"pid", [&] { write_pid(value); }},
@@ -211,6 +259,7 @@ void run_script(std::span<char*> words) {
     else if (mine)
       worker.run(verb, value);
   }
+  worker.say_goodbye();
 }
 
 }  // namespace

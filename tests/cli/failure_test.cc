@@ -85,7 +85,7 @@ TEST_F(Failing, TheOnlyWorkerOfAJobIsTheJob) {
 }
 
 TEST_F(Failing, LeavingInGoodOrderHarmsNobody) {
-  auto seen = run_workers({"-n", "3"}, {"join", "only=1", "exit=0", "all", "await=1", "steps=5", "out=done", "exit=0"});
+  auto seen = run_workers({"-n", "3"}, {"join", "only=1", "bye", "exit=0", "all", "await=1", "steps=5", "out=done"});
   EXPECT_EQ(seen.status, 0);
   EXPECT_NE(seen.out.find("[0] done\n"), string::npos);
   EXPECT_NE(seen.out.find("[2] done\n"), string::npos);

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <fstream>
+#include <sstream>
 
 #include "cli/cable.h"
 #include "cli/harness.h"
@@ -129,6 +130,33 @@ TEST_F(Hosts, WithoutItsAgentAHostGoesOnAndGetsAnother) {
   EXPECT_EQ(members_on("a"), there);
   kill(worker_of("far", there[0]), SIGKILL);
   ASSERT_TRUE(eventually([&] { return members_on("a") == (Ids{there[1], 4}); })) << job.err();
+  auto seen = finish(job);
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  EXPECT_SAYS(verdict(), "OK: ");
+}
+
+TEST_F(Hosts, AnAgentSaysInWhichViewAWorkerWasThatDiedWithTheAgentBefore) {
+  auto job = start_training();
+  ASSERT_TRUE(view_becomes("far", {0, 1, 2, 3})) << job.err();
+  ASSERT_TRUE(trains_on("far", 5));
+  auto epoch = read_json("far", "coordinator.json")["view"]["epoch"].get<int>();
+  auto victim = members_on("b").at(0);
+  auto agent = agent_of("b");
+  auto worker = worker_of("far", victim);
+  kill(agent, SIGSTOP);  // it sees nothing more
+  kill(worker, SIGKILL);
+  ASSERT_TRUE(eventually([&] { return !process_runs(worker); }));
+  kill(agent, SIGKILL);
+  auto told = [&] {
+    std::istringstream lines(read_all(path("records/coordinator.jsonl")));
+    for (std::string line; std::getline(lines, line);)
+      if (auto event = nlohmann::json::parse(line, nullptr, false);
+          event.value("event", "") == "last view" && event.value("worker", 0U) == victim)
+        return event.value("text", "") == fmt::format("epoch {}", epoch);
+    return false;
+  };
+  EXPECT_TRUE(eventually(told)) << read_all(path("records/coordinator.jsonl"));
+  ASSERT_TRUE(eventually([&] { return members_on("b").size() == 2 && members_on("b")[1] == 4; })) << job.err();
   auto seen = finish(job);
   EXPECT_EQ(seen.status, 0) << seen.err;
   EXPECT_SAYS(verdict(), "OK: ");

@@ -204,6 +204,18 @@ TEST_F(JobDirTest, DeadJobsAreSweptAndForeignFilesKept) {
   EXPECT_EQ(JobDir::create(base_, record("other")).error().code, Code::refused);
 }
 
+TEST_F(JobDirTest, WhatSlurmsProviderLeftIsSweptToo) {
+  auto dead = record("dead");
+  dead.agent = dead_process();
+  dead.workers.clear();
+  leave_behind(dead);
+  for (const char* file : {"slurm", "slurm.sh", "sbatch.out", "sbatch.err", "squeue.out", "squeue.err", "scancel.err",
+                           "host-17.out", "rank-3.note"})
+    std::ofstream(base_ + "/dead/" + file) << "the secret is in here";
+  EXPECT_TRUE(list_jobs(base_).empty());
+  EXPECT_FALSE(fs::exists(base_ + "/dead"));
+}
+
 TEST_F(JobDirTest, Names) {
   for (const char* good : {"a", "train-3f", "a.b_c+d", "9"}) EXPECT_EQ(objection_to_name(good), "") << good;
   for (const char* bad : {"", ".", "..", "-n", ".hidden", "a/b", "a b", "a\n"})

@@ -49,6 +49,31 @@ bool one_ends_with(const Words& texts, const std::string& end) {
   return std::ranges::any_of(texts, [&](const auto& text) { return text.ends_with(end); });
 }
 
+TEST_F(Records, TheCoordinatorHearsInWhichViewTheDeadWas) {
+  auto job = start_training({"-n", "2", "--max", "4"});
+  ASSERT_TRUE(view_becomes("night", {0, 1})) << job.err();
+  EXPECT_EQ(run({"resize", "night", "3"}).status, 0);
+  ASSERT_TRUE(view_becomes("night", {0, 1, 2})) << job.err();
+  auto is_told = [&](std::uint64_t victim) {
+    EXPECT_TRUE(trains_on("night", 5));
+    auto epoch = read_json("night", "coordinator.json")["view"]["epoch"].get<int>();
+    EXPECT_GT(epoch, 1);
+    kill(worker_of("night", victim), SIGKILL);
+    auto expected = fmt::format("{}: epoch {}", victim, epoch);
+    return eventually([&] { return one_ends_with(texts("coordinator", "last view"), expected); });
+  };
+  EXPECT_TRUE(is_told(0));
+  ASSERT_TRUE(view_becomes("night", {1, 2, 3})) << job.err();
+  job.signal(SIGKILL);
+  job.wait();
+  auto second = start({"run", "--attach", "night"});
+  ASSERT_TRUE(eventually([&] { return read_json("night")["agent"]["pid"] == second.pid(); }));
+  EXPECT_TRUE(is_told(1)) << "by an agent that did not start it";
+  ASSERT_TRUE(view_becomes("night", {2, 3, 4})) << second.err();
+  auto seen = finish(second);
+  EXPECT_EQ(seen.status, 0) << seen.err;
+}
+
 TEST_F(Records, TheCoordinatorWritesDownItsPart) {
   auto job = start_training({"-n", "2", "--max", "4"});
   ASSERT_TRUE(view_becomes("night", {0, 1})) << job.err();
@@ -83,13 +108,55 @@ TEST_F(Records, TheCoordinatorWritesDownItsPart) {
   EXPECT_TRUE(one_ends_with(texts("coordinator", "plan"), "workers 0 1 2")) << all;
   EXPECT_TRUE(one_ends_with(texts("coordinator", "view"), "workers 0 1 2")) << all;
   EXPECT_TRUE(texts("coordinator", "view").back().ends_with("workers 0 2")) << all;
-  EXPECT_EQ(texts("coordinator", "goodbye").front(), "1: ") << all;
+  EXPECT_EQ(texts("coordinator", "goodbye").front(), "1: left") << all;
   EXPECT_EQ(texts("coordinator", "ended").front(), "1: exit code 0") << all;
   EXPECT_EQ(texts("coordinator", "over").size(), 1u) << all;
   EXPECT_EQ(texts("coordinator", "ends"), Words{"told to"});
   EXPECT_EQ(texts("agent", "coordinator").size(), 2u);
   auto verdict = run({"verify", path("records")});
   EXPECT_EQ(verdict.status, 0) << verdict.out << verdict.err;
+}
+
+TEST_F(Records, TheLastStepOfAWorkerThatDiesAfterItHandedOverIsRecorded) {
+  auto job =
+      start_workers({"--name", "night", "--record", path("records"), "-n", "1", "--max", "2", "--max-restarts", "0"},
+                    {"until=" + path("enough"), "samples=500", "hands_over=" + path("begun"), "train=1000000"});
+  ASSERT_TRUE(view_becomes("night", {0})) << job.err();
+  ASSERT_TRUE(step_becomes("night", 5));
+  EXPECT_EQ(run({"resize", "night", "2"}).status, 0);
+  ASSERT_TRUE(view_becomes("night", {1})) << job.err();
+  finish(job);
+  auto verdict = run({"verify", path("records")});
+  EXPECT_EQ(verdict.status, 0) << verdict.out << verdict.err;
+  auto first = events("worker-1").front();
+  EXPECT_EQ(first.value("worker", -1), 0) << first;
+  EXPECT_EQ(first.value("by", -1), 1) << first;
+}
+
+TEST_F(Records, AJobThatIsCutOffHasNoEnd) {
+  auto job = start_training({"-n", "2", "--max-restarts", "0"});
+  ASSERT_TRUE(view_becomes("night", {0, 1})) << job.err();
+  ASSERT_TRUE(step_becomes("night", 5));
+  auto running = run({"verify", path("records")});
+  EXPECT_EQ(running.status, 1);
+  EXPECT_SAYS(running.out, "the job did not say that it finished or was stopped\n");
+  running = run({"verify", path("records"), "--partial"});
+  EXPECT_EQ(running.status, 0) << running.out;
+  EXPECT_SAYS(running.out, "OK so far: ");
+  for (std::uint64_t id : {0, 1}) kill(worker_of("night", id), SIGKILL);
+  job.wait();
+  EXPECT_EQ(run({"verify", path("records")}).status, 1);
+}
+
+TEST_F(Records, AStopIsAnEnd) {
+  auto job = start_training({"-n", "2"});
+  ASSERT_TRUE(view_becomes("night", {0, 1})) << job.err();
+  ASSERT_TRUE(step_becomes("night", 5));
+  EXPECT_EQ(run({"stop", "night"}).status, 0);
+  job.wait();
+  auto verdict = run({"verify", path("records")});
+  EXPECT_EQ(verdict.status, 0) << verdict.out << verdict.err;
+  EXPECT_SAYS(verdict.out, "1 lineage, stopped\n");
 }
 
 TEST_F(Records, RefusalsAreWrittenDown) {

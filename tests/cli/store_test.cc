@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <sstream>
@@ -76,6 +77,39 @@ TEST_F(StoreHere, AJobTrainsOnWithoutItsStore) {
   auto seen = finish(job);
   EXPECT_EQ(seen.status, 0) << seen.err;
   EXPECT_SAYS(run({"verify", path("records")}).out, "OK: ");
+}
+
+TEST_F(StoreHere, AResizeThatTheStoreDoesNotKnowOfIsPromisedAsSuch) {
+  auto job = start_training();
+  ASSERT_TRUE(view_becomes("far", {0, 1})) << job.err();
+  etcd_->freeze();
+  auto answer = run({"resize", "far", "1"});
+  EXPECT_SAYS(answer.out + answer.err, "the store does not answer, so that another coordinator would not know of this");
+  etcd_->go_on();
+  ASSERT_TRUE(view_becomes("far", {0})) << job.err();
+  EXPECT_EQ(run({"resize", "far", "2"}).out.find("the store"), std::string::npos);
+  auto seen = finish(job);
+  EXPECT_EQ(seen.status, 0) << seen.err;
+}
+
+TEST_F(StoreHere, ANameCanBeUsedAgainAfterATotalLoss) {
+  {
+    auto lost = start_training();
+    ASSERT_TRUE(view_becomes("far", {0, 1})) << lost.err();
+    ASSERT_TRUE(step_becomes("far", 5)) << lost.err();
+    auto all = processes_of("far");
+    for (auto pid : all) kill(pid, SIGSTOP);
+    lost.signal(SIGKILL);
+    for (auto pid : all) kill(pid, SIGKILL);
+    lost.wait();
+    for (auto pid : all) ASSERT_TRUE(eventually([&] { return !process_runs(pid); }));
+  }
+  std::filesystem::remove_all(path("records"));
+  auto job = start_training();
+  ASSERT_TRUE(view_becomes("far", {0, 1})) << job.err();
+  ASSERT_TRUE(step_becomes("far", 5)) << job.err();
+  auto seen = finish(job);
+  EXPECT_EQ(seen.status, 0) << seen.err;
 }
 
 TEST_F(StoreHere, ACoordinatorThatIsKilledIsReplacedWhereItWas) {

@@ -3,7 +3,7 @@
 #include <fstream>
 
 #include "cli/harness.h"
-#include "session/records.h"
+#include "record/records.h"
 
 namespace pliant::cli_test {
 namespace {
@@ -14,11 +14,11 @@ class Verify : public CliTest {
  protected:
   /// 20 steps of 2 workers; `spoil` makes one of them deviate.
   std::string records(bool spoil = false) {
-    session::FakeJob job(1, 100, 10, 2, 0);
+    record::FakeJob job(1, 100, 10, 2, 0);
     job.run_epochs(2);
     auto lines = job.records();
     if (spoil) lines[1][7].digest = 7;
-    session::write_records(lines, path("records"));
+    record::write_records(lines, path("records"));
     return path("records");
   }
 };
@@ -26,11 +26,12 @@ class Verify : public CliTest {
 TEST_F(Verify, GoodRecords) {
   auto seen = run({"verify", records()});
   EXPECT_EQ(seen.status, 0) << seen.err;
-  EXPECT_EQ(seen.out, "OK: 20 steps, 2 epochs, 200 samples each used once, 2 workers, 1 view, 1 lineage\n");
+  EXPECT_EQ(seen.out, "OK: 20 steps, 2 epochs, 200 samples each used once, 2 workers, 1 view, 1 lineage, finished\n");
   EXPECT_EQ(seen.err, "");
   auto all = json::parse(run({"verify", "--json", path("records")}).out);
   EXPECT_EQ(all.at("ok"), true);
   EXPECT_EQ(all.at("samples"), 200);
+  EXPECT_EQ(all.at("outcome"), "finished");
   EXPECT_EQ(all.at("faults"), json::array());
 }
 
@@ -44,6 +45,21 @@ TEST_F(Verify, FaultsAreLinesAndStatus1) {
   auto as_json = run({"verify", path("records"), "--json"});
   EXPECT_EQ(as_json.status, 1);
   EXPECT_EQ(json::parse(as_json.out).at("faults").size(), 1u);
+}
+
+TEST_F(Verify, RecordsWithoutAnEndAreStatus1UnlessThatIsExpected) {
+  record::FakeJob job(1, 100, 10, 2, 0);
+  job.run_epochs(2);
+  record::write_records(job.records(), path("running"), {.end = std::nullopt});
+  auto seen = run({"verify", path("running")});
+  EXPECT_EQ(seen.status, 1);
+  EXPECT_TRUE(seen.out.starts_with("the records end at step 19; the job did not say that it finished")) << seen.out;
+  seen = run({"verify", path("running"), "--partial"});
+  EXPECT_EQ(seen.status, 0);
+  EXPECT_TRUE(seen.out.starts_with("note: the records end at step 19; ")) << seen.out;
+  auto all = json::parse(run({"verify", path("running"), "--partial", "--json"}).out);
+  EXPECT_EQ(all.at("outcome"), json(nullptr));
+  EXPECT_EQ(all.at("notes").size(), 1u);
 }
 
 TEST_F(Verify, NothingToCheckIsStatus2) {

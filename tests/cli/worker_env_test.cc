@@ -23,6 +23,11 @@ TEST(WorkerEnv, TheUsersThreadsStay) {
     EXPECT_TRUE(has(list, entry)) << entry;
 }
 
+TEST(WorkerEnv, EachWorkerHasAFileForHowItEnded) {
+  WorkerEnv wanted{"job", "@c", 4, 2, 42, {}, "/jobs/job"};
+  EXPECT_TRUE(has(environment_of(3, wanted, {}), "PLIANT_NOTE=/jobs/job/rank-3.note"));
+}
+
 TEST(WorkerEnv, OursWinOverInheritedOnes) {
   auto list =
       environment_of(0, {"inner", "@c", 1, 1, 42, {"PLIANT_JOB=forged"}}, {"PLIANT_JOB=outer", "PLIANT_WORKER=7"});

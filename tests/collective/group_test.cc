@@ -63,6 +63,27 @@ TEST(Group, ManyInFlightInAnyOrder) {
   });
 }
 
+TEST(Group, ManyInFlightOfOneNameKeepTheirWeights) {
+  constexpr int kUses = 100;
+  run_threads(3, [](Group& group) {
+    std::vector<float> values(kUses, static_cast<float>(group.rank()));
+    std::vector<OperationHandle> handles;
+    for (int use = 0; use < kUses; ++use)  // the ranks' turns to be the only one that counts
+      handles.push_back(group
+                            .submit({.name = "one",
+                                     .op = Op::weighted_mean,
+                                     .count = 1,
+                                     .in = &values[static_cast<std::size_t>(use)],
+                                     .out = &values[static_cast<std::size_t>(use)],
+                                     .weight = use % 3 == group.rank() ? 1.0 : 0.0})
+                            .or_throw());
+    for (int use = 0; use < kUses; ++use) {
+      group.wait(handles[static_cast<std::size_t>(use)]).or_throw();
+      EXPECT_EQ(values[static_cast<std::size_t>(use)], static_cast<float>(use % 3)) << use;
+    }
+  });
+}
+
 TEST(Group, TheResultBeforeLastIsStillThere) {
   run_threads(2, [](Group& group) {
     auto region = group.create_region("r", 4096).or_throw();
@@ -214,7 +235,6 @@ TEST(Group, MistakesOfTheCallerAreRefusedAtOnce) {
   run_threads(1, [](Group& group) {
     auto region = group.create_region("r", 4096).or_throw();
     float x = 0;
-    EXPECT_FALSE(group.create_region("r", 4096).ok());
     EXPECT_FALSE(group.create_region("empty", 0).ok());
     EXPECT_FALSE(group.submit({.name = "", .count = 1, .in = &x, .out = &x}).ok());
     EXPECT_FALSE(group.submit({.name = "none", .count = 0, .in = &x, .out = &x}).ok());

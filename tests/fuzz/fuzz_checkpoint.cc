@@ -7,7 +7,7 @@ namespace pliant::fuzz {
 std::vector<Bytes> seeds() {
   session::CheckpointRecord record;
   auto plain = session::encode_record(record);
-  session::Ledger ledger(100);
+  step::Ledger ledger(100);
   ledger.commit(50);
   ledger.give_back({{3, 7}, {20, 30}});
   record.position.job = "mnist";

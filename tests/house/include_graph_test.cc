@@ -58,6 +58,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"src/net/a.h", "\"net/b.h\"", true}, Case{"src/net/a.cc", "\"base/result.h\"", true},
         Case{"src/net/a.h", "\"collective/b.h\"", false}, Case{"src/base/a.cc", "\"wire/messages.h\"", false},
         Case{"src/session/a.cc", "\"plan/b.h\"", false}, Case{"src/torch/a.cc", "\"session/core.h\"", true},
+        Case{"src/record/a.cc", "\"session/b.h\"", false}, Case{"src/session/a.cc", "\"record/b.h\"", true},
         Case{"src/session/a.cc", "\"torch/b.h\"", false}, Case{"src/torch/a.cc", "\"torch/b.h\"", true},
         Case{"src/base/a.cc", "<pliant/types.h>", true}, Case{"src/base/a.cc", "<fmt/core.h>", true},
         Case{"src/base/a.cc", "\"result.h\"", false}, Case{"src/base/a.cc", "\"../wire/messages.h\"", false},

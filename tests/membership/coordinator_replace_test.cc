@@ -275,5 +275,36 @@ TEST_F(ReplaceTest, EverybodyIsCountedByClassAndByWhatTheyDo) {
   EXPECT_EQ(sent<wire::JobState>(kSecond).at(0).headcount, (std::vector<wire::Headcount>{{"spot", 0, 2, 0}}));
 }
 
+TEST_F(CoordinatorTest, TheOnlyMemberStaysUntilTheOneInItsPlaceHasTheState) {
+  make_running({.wanted = 1, .most = 4});
+  say(77, wire::Replace{0});
+  EXPECT_EQ(started(), (Ids{1}));
+  say(kAgent, wire::Started{1, 101});
+  join_ready(1);
+  EXPECT_EQ(planned(), (Ids{0, 1})) << "a view without any of its predecessor's members cannot follow it";
+  adopt_plan(0);
+  EXPECT_EQ(planned(), (Ids{1}));
+  adopt_plan(1);
+  EXPECT_EQ(sent_to_worker<wire::Over>(0).size(), 1U);
+}
+
+TEST_F(CoordinatorTest, ANewcomerThatAMemberCannotReachDoesNotKeepOthersOut) {
+  make_running({.wanted = 2});
+  (void)resize(4);
+  join_ready(2);
+  join_ready(3);
+  EXPECT_EQ(planned(), (Ids{0, 1, 2, 3}));
+  say(link_of(3), wire::Unreached{2});
+  EXPECT_TRUE(planned().empty()) << "only members know";
+  say(link_of(1), wire::Unreached{0});
+  EXPECT_TRUE(planned().empty()) << "members are not newcomers";
+  say(link_of(1), wire::Unreached{2});
+  EXPECT_EQ(planned(), (Ids{0, 1, 3}));
+  adopt_plan(0);
+  EXPECT_TRUE(planned().empty());
+  out_ = machine_->on_time(std::chrono::seconds(31));
+  EXPECT_EQ(planned(), (Ids{0, 1, 3, 2})) << "it is tried again";
+}
+
 }  // namespace
 }  // namespace pliant::membership

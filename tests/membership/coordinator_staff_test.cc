@@ -136,6 +136,7 @@ TEST_F(CoordinatorTest, TheJobIsOverWhenAllMembersAreDone) {
   say(link_of(0), wire::Bye{});
   EXPECT_FALSE(machine_->over()) << "it may only have left";
   say(link_of(1), wire::Bye{});
+  out_ = machine_->on_time(std::chrono::seconds(2));
   EXPECT_TRUE(machine_->over());
   EXPECT_EQ(workers_sent<wire::Over>(), (Ids{2}));
   EXPECT_EQ(sent<wire::Over>(kAgent).size(), 1U);
@@ -154,12 +155,212 @@ TEST_F(CoordinatorTest, AJobThatLostAllItsMembersIsOverButNotWell) {
   join_ready(2);
   end(0, false);
   end(1, false);
+  EXPECT_TRUE(workers_sent<wire::Over>().empty()) << "it may have been taken in";
+  out_ = machine_->on_time(std::chrono::seconds(2));
   EXPECT_EQ(workers_sent<wire::Over>(), (Ids{2}));
   ASSERT_EQ(sent<wire::Over>(kAgent).size(), 1U);
-  EXPECT_EQ(sent<wire::Over>(kAgent)[0].good, 0);
+  EXPECT_EQ(wire::outcome_in(sent<wire::Over>(kAgent)[0].outcome), Outcome::failed);
   EXPECT_TRUE(started().empty());
   adopt(view_of(3, 3, {2}), 2);  // it had been taken in, and is alone now
   EXPECT_FALSE(machine_->over());
+}
+
+// ---- how a job ended ----
+
+wire::Bye bye(Outcome outcome) { return {static_cast<std::uint8_t>(outcome), 5}; }
+
+TEST_F(CoordinatorTest, AJobIsFinishedOnlyIfAMemberSaysSo) {
+  struct Case {
+    std::vector<Outcome> said;  // by the members; running: nothing
+    Outcome verdict;
+  };
+  using enum Outcome;
+  for (const auto& each : std::vector<Case>{{{finished, finished}, finished},
+                                            {{finished, running}, finished},
+                                            {{left, finished}, finished},
+                                            {{stopped, stopped}, stopped},
+                                            {{stopped, running}, stopped},
+                                            {{left, running}, failed},
+                                            {{failed, running}, failed},
+                                            {{failed, left}, failed},
+                                            {{running, running}, failed}}) {
+    make_running({.wanted = 2});
+    out_ = machine_->on_closed(kAgent);
+    for (std::uint64_t id : {0, 1})
+      if (each.said[id] != running) say(link_of(id), bye(each.said[id]));
+    for (std::uint64_t id : {0, 1}) {
+      out_ = machine_->on_gone(id);
+      EXPECT_EQ(machine_->over(), id == 1 || (each.said[1] != running));
+    }
+    EXPECT_EQ(machine_->verdict(), each.verdict) << name_of(each.said[0]) << ", " << name_of(each.said[1]);
+  }
+}
+
+TEST_F(CoordinatorTest, ExitStatusZeroInMidLoopIsAFailure) {
+  make_running({.wanted = 1});
+  end(0, true);
+  EXPECT_EQ(machine_->verdict(), Outcome::failed);
+  ASSERT_EQ(sent<wire::Over>(kAgent).size(), 1U);
+  EXPECT_TRUE(has(sent<wire::Over>(kAgent)[0].reason, "worker 0: exit code 0"));
+  EXPECT_EQ(sent<wire::Parted>(kAgent).at(0).goodbye, 0);
+}
+
+TEST_F(CoordinatorTest, ExitStatusZeroInMidLoopCostsARestartAndIsReplaced) {
+  make_running({.wanted = 2});
+  end(1, true);
+  adopt(view_of(2, 2, {0}), 0);
+  EXPECT_EQ(machine_->memory().restarts, 9);
+  EXPECT_EQ(started(), (Ids{2}));
+}
+
+TEST_F(CoordinatorTest, ALoopThatEndedIsRemembered) {
+  make_running({.wanted = 2});
+  say(link_of(1), wire::LoopEnded{static_cast<std::uint8_t>(Outcome::finished), 5});
+  auto memory = machine_->memory();
+  make({.wanted = 2}, memory);  // the next coordinator, which nobody says anything to
+  for (std::uint64_t id : {0, 1}) out_ = machine_->on_gone(id);
+  EXPECT_EQ(machine_->verdict(), Outcome::finished);
+}
+
+TEST_F(CoordinatorTest, HowALoopEndedMayComeWithTheWordOfTheProcess) {
+  make_running({.wanted = 1});
+  out_ = machine_->on_gone(0);
+  EXPECT_FALSE(machine_->over()) << "its agent will say how it ended";
+  say(kAgent, wire::Ended{0, 1, "exit code 0", 0, 1, static_cast<std::uint8_t>(Outcome::finished)});
+  EXPECT_EQ(machine_->verdict(), Outcome::finished);
+}
+
+TEST_F(CoordinatorTest, WithoutItsAgentTheEndOfAProcessIsAllThatIsKnown) {
+  make_running({.wanted = 1});
+  out_ = machine_->on_gone(0);
+  out_ = machine_->on_closed(kAgent);
+  EXPECT_EQ(machine_->verdict(), Outcome::failed);
+}
+
+TEST_F(CoordinatorTest, AnotherLoopTakesBackWhatWasSaidOfTheFirst) {
+  make_running({.wanted = 1});
+  say(link_of(0), wire::LoopEnded{static_cast<std::uint8_t>(Outcome::finished), 5});
+  say(link_of(0), wire::LoopEnded{static_cast<std::uint8_t>(Outcome::running), 5});
+  end(0, false);
+  EXPECT_EQ(machine_->verdict(), Outcome::failed);
+}
+
+TEST_F(CoordinatorTest, WhoeverDiesAfterAStopWasAskedForDoesNotFail) {
+  make_running({.wanted = 2});
+  say(77, wire::Stop{});
+  auto memory = machine_->memory();
+  make({.wanted = 2}, memory);
+  for (std::uint64_t id : {0, 1}) out_ = machine_->on_gone(id);
+  EXPECT_EQ(machine_->verdict(), Outcome::stopped);
+  EXPECT_TRUE(started().empty());
+}
+
+TEST_F(CoordinatorTest, AStopOfOneHostIsNoStopOfTheJob) {
+  make_running({.wanted = 1});
+  say(77, wire::Stop{"b", 0});
+  end(0, false);
+  EXPECT_EQ(machine_->verdict(), Outcome::failed);
+}
+
+// ---- a job that has lost its state ----
+
+TEST_F(CoordinatorTest, AJobThatHasLostItsStateBeginsAgainFromItsCheckpoint) {
+  make_running({.wanted = 1, .spare = 2, .checkpoints = true});
+  for (std::uint64_t id : {1, 2}) {
+    say(kAgent, wire::Started{id, static_cast<int>(100 + id)});
+    join_ready(id);
+  }
+  end(0, false);
+  EXPECT_FALSE(machine_->over());
+  ASSERT_TRUE(machine_->needs_checkpoint());
+  EXPECT_TRUE(workers_sent<wire::Over>().empty());
+  out_ = machine_->on_checkpoint(60);
+  auto view = machine_->view();
+  EXPECT_EQ(ids_of(view.members), (Ids{1}));
+  EXPECT_EQ(view.restarts, 1U);
+  EXPECT_EQ(view.resume_step, 60U);
+  EXPECT_EQ(view.epoch, 2U);
+  ASSERT_EQ(sent_to_worker<wire::ViewNotice>(1).size(), 1U);
+  EXPECT_EQ(sent_to_worker<wire::ViewNotice>(1)[0].restarts, 1U);
+  EXPECT_FALSE(machine_->over());
+  end(1, false);  // and once more
+  ASSERT_TRUE(machine_->needs_checkpoint());
+  out_ = machine_->on_checkpoint(60);
+  EXPECT_EQ(machine_->view().restarts, 2U);
+}
+
+TEST_F(CoordinatorTest, WithNobodyWaitingOthersAreStartedForThat) {
+  make_running({.wanted = 2, .checkpoints = true});
+  end(0, false);
+  end(1, false);
+  EXPECT_TRUE(started().empty()) << "is there a checkpoint?";
+  out_ = machine_->on_checkpoint(60);
+  EXPECT_EQ(started(), (Ids{2, 3}));
+  EXPECT_EQ(machine_->view().restarts, 0U);
+  auto memory = machine_->memory();
+  join_ready(3);
+  EXPECT_EQ(ids_of(machine_->view().members), (Ids{3})) << "it does not wait for the other one";
+  join_ready(2);
+  EXPECT_EQ(planned(), (Ids{3, 2}));
+
+  make({.wanted = 2, .checkpoints = true}, memory);  // the next coordinator finds out by itself
+  for (std::uint64_t id : {0, 1}) out_ = machine_->on_gone(id);
+  EXPECT_TRUE(machine_->needs_checkpoint());
+}
+
+TEST_F(CoordinatorTest, WithoutACheckpointAJobThatHasLostItsStateFailsAndSaysWhy) {
+  for (bool checkpoints : {false, true}) {
+    make_running({.wanted = 1, .checkpoints = checkpoints});
+    end(0, false);
+    EXPECT_EQ(machine_->needs_checkpoint(), checkpoints);
+    if (checkpoints) out_ = machine_->on_checkpoint({}, "there is none");
+    EXPECT_EQ(machine_->verdict(), Outcome::failed);
+    ASSERT_EQ(sent<wire::Over>(kAgent).size(), 1U);
+    auto reason = sent<wire::Over>(kAgent)[0].reason;
+    EXPECT_TRUE(has(reason, "no worker is left that holds the state of the training (worker 0: killed by signal 9)"));
+    EXPECT_TRUE(has(reason, checkpoints ? "there is none" : "--checkpoint")) << reason;
+  }
+}
+
+TEST_F(CoordinatorTest, WhoeverIsOnlyOutOfReachIsWaitedFor) {
+  make_running({.wanted = 2, .checkpoints = true});
+  end(0, false);
+  out_ = machine_->on_closed(link_of(1));
+  EXPECT_FALSE(machine_->needs_checkpoint());
+  EXPECT_FALSE(machine_->over());
+}
+
+TEST_F(CoordinatorTest, AJobThatFinishedOrWasStoppedDoesNotBeginAgain) {
+  for (bool stop : {false, true}) {
+    make_running({.wanted = 1, .checkpoints = true});
+    if (stop)
+      say(77, wire::Stop{});
+    else
+      say(link_of(0), bye(Outcome::finished));
+    end(0, !stop);
+    EXPECT_FALSE(machine_->needs_checkpoint());
+    EXPECT_EQ(machine_->verdict(), stop ? Outcome::stopped : Outcome::finished);
+  }
+}
+
+TEST_F(CoordinatorTest, AJobThatFailsAgainAndAgainIsNotBegunForEver) {
+  make_running({.wanted = 1, .restarts = 0, .checkpoints = true});
+  end(0, false);
+  ASSERT_TRUE(machine_->needs_checkpoint());
+  out_ = machine_->on_checkpoint(60);
+  EXPECT_EQ(machine_->verdict(), Outcome::failed);
+  EXPECT_TRUE(has(sent<wire::Over>(kAgent).at(0).reason, "--max-restarts"));
+}
+
+TEST_F(CoordinatorTest, ThoseWhoWaitGoOnAfterTheOnlyMemberWasToldToLeave) {
+  make_running({.wanted = 1, .spare = 1, .checkpoints = true});
+  say(kAgent, wire::Started{1, 101});
+  join_ready(1);
+  say(link_of(0), bye(Outcome::stopped));
+  EXPECT_TRUE(workers_sent<wire::Over>().empty());
+  ASSERT_TRUE(machine_->needs_checkpoint());
+  out_ = machine_->on_checkpoint(60);
+  EXPECT_EQ(ids_of(machine_->view().members), (Ids{1}));
 }
 
 // ---- agents come and go ----
@@ -365,7 +566,7 @@ TEST_F(HostsTest, WhoOnlyWatchesStartsNobodyAndHearsAll) {
   EXPECT_EQ(sent<wire::JobState>(kFirst).size(), 1U);
   say(link_of(0), wire::Bye{});
   ASSERT_EQ(sent<wire::Over>(kFirst).size(), 1U);
-  EXPECT_EQ(sent<wire::Over>(kFirst)[0].good, 1);
+  EXPECT_EQ(wire::outcome_in(sent<wire::Over>(kFirst)[0].outcome), Outcome::finished);
   EXPECT_EQ(sent<wire::Over>(kSecond).size(), 1U);
 }
 
@@ -376,7 +577,7 @@ TEST_F(HostsTest, AllAgentsHearThatThereWillBeNoView) {
   say(kSecond, wire::Ended{1, 0, "exit code 3"});
   for (auto link : {kFirst, kSecond}) {
     ASSERT_EQ(sent<wire::Over>(link).size(), 1U);
-    EXPECT_EQ(sent<wire::Over>(link)[0].good, 0);
+    EXPECT_EQ(wire::outcome_in(sent<wire::Over>(link)[0].outcome), Outcome::failed);
     EXPECT_NE(sent<wire::Over>(link)[0].reason.find("exit code 3"), std::string::npos);
   }
 }

@@ -80,13 +80,18 @@ View view_of(std::uint64_t term, std::uint64_t epoch, std::vector<std::uint64_t>
   return view;
 }
 
+View with_newcomers(View view, std::vector<std::uint64_t> ids) {
+  view.newcomers = std::move(ids);
+  return view;
+}
+
 const View kNow = view_of(3, 7, {1, 2, 3});
 const View kPlan = view_of(5, 8, {1, 2, 3, 4});
 
 std::vector<Outlook> all_with(std::uint64_t plan) { return {{plan}, {plan}, {plan}}; }
 
 TEST(NextView, IsThePlanThatAllHold) {
-  EXPECT_EQ(next_view(kNow, all_with(kPlan.hash()), kPlan)->hash(), kPlan.hash());
+  EXPECT_EQ(next_view(kNow, all_with(kPlan.hash()), kPlan)->hash(), with_newcomers(kPlan, {4}).hash());
   EXPECT_FALSE(next_view(kNow, {{kPlan.hash()}, {kPlan.hash()}, {0}}, kPlan));
   EXPECT_FALSE(next_view(kNow, {{kPlan.hash()}, {kPlan.hash()}, {99}}, kPlan));
   EXPECT_FALSE(next_view(kNow, all_with(0), std::nullopt));
@@ -97,13 +102,14 @@ TEST(NextView, IsWithoutThoseWhoLeave) {
   ASSERT_TRUE(next);
   EXPECT_EQ(next->hash(), view_of(3, 8, {1, 3}).hash());
   const auto planned = next_view(kNow, {{kPlan.hash(), true}, {kPlan.hash()}, {kPlan.hash()}}, kPlan);
-  EXPECT_EQ(planned->hash(), view_of(5, 8, {2, 3, 4}).hash());
+  EXPECT_EQ(planned->hash(), with_newcomers(view_of(5, 8, {2, 3, 4}), {4}).hash());
 }
 
 TEST(NextView, SomebodyWithTheStateAlwaysStays) {
   EXPECT_FALSE(next_view(kNow, {{0, true}, {0, true}, {0, true}}, std::nullopt));
   const auto hash = kPlan.hash();
-  EXPECT_EQ(next_view(kNow, {{hash, true}, {hash, true}, {hash, true}}, kPlan)->hash(), hash);
+  EXPECT_EQ(next_view(kNow, {{hash, true}, {hash, true}, {hash, true}}, kPlan)->hash(),
+            with_newcomers(kPlan, {4}).hash());
   const auto strangers = view_of(5, 8, {4, 5});
   EXPECT_FALSE(next_view(kNow, all_with(strangers.hash()), strangers));
 }
@@ -111,6 +117,16 @@ TEST(NextView, SomebodyWithTheStateAlwaysStays) {
 TEST(NextView, APlanThatChangesNobodyIsNoChange) {
   const auto same = view_of(5, 8, {1, 2, 3});
   EXPECT_FALSE(next_view(kNow, all_with(same.hash()), same));
+}
+
+TEST(NextView, NewcomersVoteOnceTheyHaveClosedAStep) {
+  const auto now = with_newcomers(kNow, {2, 3});
+  const auto next = next_view(now, all_with(0), std::nullopt);
+  ASSERT_TRUE(next);
+  EXPECT_EQ(next->hash(), view_of(3, 8, {1, 2, 3}).hash());
+  const auto without = next_view(now, {{}, {0, true}, {}}, std::nullopt);
+  EXPECT_EQ(without->hash(), view_of(3, 8, {1, 3}).hash());
+  EXPECT_EQ(next_view(now, all_with(kPlan.hash()), kPlan)->hash(), with_newcomers(kPlan, {4}).hash());
 }
 
 }  // namespace

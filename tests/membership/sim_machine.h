@@ -16,6 +16,7 @@ class Machine {
   Decision adopt(const View& view, Nanos now);
   Decision on_decided(const View& view, Nanos now) { return member_.on_decided(view, now); }
   bool on_plan(const wire::Plan& plan) { return member_.on_plan(plan); }
+  void set_holds() { member_.set_holds(true); }
   const Member& member() const { return member_; }
 
  private:

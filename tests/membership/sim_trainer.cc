@@ -162,6 +162,7 @@ bool Trainer::receive_state() {
   log_ = copy->second.log;
   ledger_ = copy->second.ledger;
   blank_ = false;
+  machine_.set_holds();
   world_.checker().stable(id_, log_, 0, copy->second.stable);
   stable_ = copy->second.stable;
   digest_ = 1;

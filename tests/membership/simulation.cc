@@ -220,14 +220,17 @@ bool Simulation::done() {
 }
 
 bool Simulation::quorum_lives(const View& view, Id without) const {
-  const auto alive = [&](const wire::Member& m) { return m.id != without && trainers_.contains(m.id); };
-  const auto size = view.members.size();
-  const auto left = static_cast<std::size_t>(std::ranges::count_if(view.members, alive));
-  return 2 * left > size || (2 * left == size && alive(*std::ranges::min_element(view.members, {}, &wire::Member::id)));
+  const auto alive = [&](Id id) { return id != without && trainers_.contains(id); };
+  std::vector<Id> votes;
+  for (const auto& member : view.members)
+    if (view.votes(member.id)) votes.push_back(member.id);
+  const auto left = static_cast<std::size_t>(std::ranges::count_if(votes, alive));
+  return 2 * left > votes.size() || (2 * left == votes.size() && alive(*std::ranges::min_element(votes)));
 }
 
-/// On one host anybody will do; with a store, anybody of the newest view that there is. Across hosts a majority must
-/// live of the newest view that anybody alive knows to be in force, and of what may have followed it.
+/// On one host anybody will do who has the state; with a store, anybody who votes in the newest view that there is.
+/// Across hosts a majority must live of the votes of the newest view that anybody alive knows to be in force, and of
+/// what may have followed it.
 bool Simulation::can_go_on(Id without) const {
   if (options_.store) return can_go_on_by_store(without);
   const Member* newest = nullptr;
@@ -236,7 +239,11 @@ bool Simulation::can_go_on(Id without) const {
     if (id == without || member.view().rank_of(id) < 0) continue;
     if (newest == nullptr || member.view().epoch > newest->view().epoch) newest = &member;
   }
-  if (newest == nullptr || !several_hosts_) return newest != nullptr;
+  if (newest == nullptr) return false;
+  if (!several_hosts_)
+    return std::ranges::any_of(trainers_, [&](const auto& known) {
+      return known.first != without && newest->view().rank_of(known.first) >= 0 && !known.second->blank();
+    });
   return quorum_lives(newest->view(), without) && std::ranges::all_of(trainers_, [&](const auto& known) {
            const auto& stored = known.second->member().stored();
            return !stored || stored->epoch != newest->view().epoch + 1 || quorum_lives(*stored, without);
@@ -249,7 +256,10 @@ bool Simulation::can_go_on_by_store(Id without) const {
   for (const auto& [id, trainer] : trainers_)
     if (trainer->member().view().epoch >= newest.epoch) newest = trainer->member().view();
   return std::ranges::any_of(trainers_, [&](const auto& known) {
-    return known.first != without && newest.rank_of(known.first) >= 0 && !known.second->blank();
+    // A newcomer does not ask the store: if those who did have gone before they could tell it, it never learns that it
+    // votes.
+    return known.first != without && newest.votes(known.first) && known.second->member().view().votes(known.first) &&
+           !known.second->blank();
   });
 }
 

@@ -9,6 +9,7 @@
 
 #include <future>
 #include <memory>
+#include <utility>
 
 #include "net/socket.h"
 
@@ -39,9 +40,12 @@ class Process {
     }
   }
   ~Process() {
+    if (pid_ == 0) return;
     kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
+    reap();
   }
+  /// Waits for its end; then nothing is left of it.
+  void reap() { waitpid(std::exchange(pid_, 0), nullptr, 0); }
   pid_t pid() const { return pid_; }
   const Fd& line() const { return line_; }
 
@@ -112,6 +116,35 @@ TEST(Lifeline, AThreadThatEndsIsNoProof) {
   kill(third.pid(), SIGKILL);
   EXPECT_EQ(died.get_future().get(), 3U);
   EXPECT_FALSE(is_exiting(alive.pid()));
+}
+
+TEST(Lifeline, WhatAProcessNotedLastIsReadAfterItsDeath) {
+  Process process([](auto& line) {
+    for (std::uint64_t number = 1; number <= 41; ++number) line->note(number);
+    raise(SIGKILL);
+  });
+  std::promise<std::uint64_t> died;
+  auto line = Lifeline::create([&](std::uint64_t id) { died.set_value(id); }).or_throw();
+  EXPECT_EQ(line->noted_by(7), 0U);
+  line->watch(7, process.pid(), process.line()).or_throw();
+  EXPECT_EQ(died.get_future().get(), 7U);
+  EXPECT_EQ(line->noted_by(7), 41U);
+  process.reap();
+  EXPECT_EQ(line->noted_by(7), 41U) << "also when nothing is left of it";
+  line->unwatch(7);
+  EXPECT_EQ(line->noted_by(7), 0U);
+}
+
+TEST(Lifeline, WhoEndsByItselfLeavesItsNoteToo) {
+  Process process([](auto& line) {
+    line->note(5);
+    line.reset();
+    _exit(0);
+  });
+  auto line = Lifeline::create([](std::uint64_t) {}).or_throw();
+  line->watch(1, process.pid(), process.line()).or_throw();
+  process.reap();
+  EXPECT_EQ(line->noted_by(1), 5U);
 }
 
 TEST(Lifeline, WhatIsNoLifelineIsRefused) {

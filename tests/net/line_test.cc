@@ -249,6 +249,8 @@ TEST(Line, StrangersBytesAreAProtocolError) {
   for (const auto& bytes : {Bytes(request.begin(), request.end()), too_long, Bytes(4, 0xff), Bytes(4, 0),
                             frame_of(broken), frame_of(longer), frame_of(Bytes(wire::kMaxPacket, 7))}) {
     Streams streams;
+    const int room = 2 * wire::kMaxPacket;  // what the kernel gives by itself is less than the largest message
+    ASSERT_EQ(setsockopt(streams.left.get(), SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)), 0);
     auto line = Line::remote(std::move(streams.right), {});
     put(streams.left, frame_of(packet));
     put(streams.left, bytes);

@@ -3,8 +3,14 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <string>
 
 #include "base/system.h"
 
@@ -65,6 +71,43 @@ TEST(Segment, PiecesLieSideBySide) {
   EXPECT_EQ(static_cast<char>(reader.data()[0]), 'z');
   EXPECT_EQ(static_cast<char>(reader.data()[kPage]), 'x');
   EXPECT_EQ(static_cast<char>(space.data()[kPage]), 'y');
+}
+
+/// What a child in a memory cgroup (v1) of 64 MiB, full of page cache, makes of segments: its exit status, or 77 if
+/// there can be none.
+int allocate_in_full_cgroup(const std::string& cgroup, const std::string& file) {
+  auto say = [](const std::string& path, const std::string& text) {
+    return static_cast<bool>(std::ofstream(path) << text << std::flush);
+  };
+  if (!say(cgroup + "/memory.limit_in_bytes", "67108864") || !say(cgroup + "/cgroup.procs", std::to_string(getpid())))
+    return 77;
+  std::ofstream out(file);
+  std::string block(1 << 20, 'x');
+  for (int i = 0; i < 200; ++i) out << block;
+  out.close();
+  std::string used;
+  std::ifstream(cgroup + "/memory.usage_in_bytes") >> used;
+  if (std::stoull(used) < (60U << 20)) return 77;  // nothing is cached here
+  if (!create_segment("fits", 16 << 20, Backing::reserved).ok()) return 1;
+  auto huge = create_segment("huge", 256 << 20, Backing::reserved);
+  if (huge.ok() || huge.error().message.find("available") == std::string::npos) return 2;
+  return 0;
+}
+
+TEST(Segment, ACgroupFullOfPageCacheHasRoom) {
+  auto cgroup = "/sys/fs/cgroup/memory/pliant-test-" + std::to_string(getpid());
+  std::error_code problem;
+  if (!std::filesystem::create_directory(cgroup, problem)) GTEST_SKIP() << "no memory cgroup can be made here";
+  auto file = testing::TempDir() + "cache-" + std::to_string(getpid());
+  pid_t child = fork();
+  if (child == 0) _exit(allocate_in_full_cgroup(cgroup, file));
+  int status = 0;
+  waitpid(child, &status, 0);
+  std::filesystem::remove(file, problem);
+  while (rmdir(cgroup.c_str()) != 0 && errno == EBUSY) usleep(1000);  // until the kernel has let go of the child
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "no page cache is counted here";
+  EXPECT_TRUE(WIFEXITED(status)) << "killed by signal " << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 }  // namespace

@@ -84,5 +84,24 @@ TEST(Socket, WaitingEndsWithItsLimit) {
   EXPECT_EQ(received.error().code, Code::io);
 }
 
+TEST(Socket, TheLargestMessageIsOnePacket) {
+  Pair pair;
+  wire::ViewNotice view{1, 1, 1, 1, {}};
+  for (std::uint64_t id = 0; id < wire::kMaxMembers; ++id)
+    view.members.push_back({id, 1, std::string(wire::kMaxAddress, 'a'), std::string(wire::kMaxHost, 'h'),
+                            std::string(wire::kMaxEndpoint, 'e')});
+  ASSERT_TRUE(send(pair.left, wire::Promise{1, view, 1, view}).ok());
+  auto there = receive_within(pair.right, 10'000ms).or_throw();
+  EXPECT_EQ(std::get<wire::Promise>(there.message).stored.members, view.members);
+  ASSERT_TRUE(send(pair.right, wire::Promise{1, view, 1, view}).ok());
+  auto back = receive_within(pair.left, 10'000ms).or_throw();
+  EXPECT_EQ(std::get<wire::Promise>(back.message).view.members, view.members);
+}
+
+TEST(Socket, AMemberOfAHostWithTheLongestNameIsNotCut) {
+  EXPECT_LE(64 + 1 + 12, static_cast<int>(wire::kMaxHost));
+  EXPECT_LE(host_identity().size(), wire::kMaxHost);
+}
+
 }  // namespace
 }  // namespace pliant::net

@@ -10,6 +10,7 @@
 #include <array>
 #include <vector>
 
+#include "net/parts.h"
 #include "net/tcp_pair.h"
 
 namespace pliant::net {
@@ -206,6 +207,17 @@ TEST(Tcp, AddressesResolveToThemselves) {
   auto nobody = resolve(std::string(300, 'x'));  // too long to ask anybody
   ASSERT_FALSE(nobody.ok());
   EXPECT_EQ(nobody.error().code, Code::not_found);
+}
+
+TEST(Parts, AFlowIsOfOneConnectionAndOneDirection) {
+  TcpPair one, other;
+  auto there = flow_of(one.left.get(), Flow::out), back = flow_of(one.right.get(), Flow::out);
+  EXPECT_EQ(there, flow_of(one.right.get(), Flow::in));
+  EXPECT_EQ(back, flow_of(one.left.get(), Flow::in));
+  EXPECT_NE(there, back);
+  EXPECT_NE(there, flow_of(other.left.get(), Flow::out));
+  EXPECT_NE(there, flow_of(other.right.get(), Flow::in));
+  EXPECT_EQ(flow_of(-1, Flow::out), 0U);
 }
 
 }  // namespace

@@ -1,7 +1,11 @@
 #include "policy/board.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <stdexcept>
@@ -90,6 +94,34 @@ TEST(Board, WhoNeverAnswersIsLeftAlone) {
   }  // does not wait for it
   *released = true;
   while (released.use_count() > 1) std::this_thread::sleep_for(1ms);  // its thread ends as soon as it can
+}
+
+TEST(Board, TimeInWhichTheProcessWasStoppedDoesNotCount) {
+  std::array<int, 2> told{};
+  ASSERT_EQ(pipe(told.data()), 0);
+  pid_t child = fork();
+  if (child == 0) {
+    Board board(std::chrono::milliseconds(1000));
+    board.add("slow", std::make_unique<Scripted>([&](const StepReport&) {
+                [[maybe_unused]] auto size = write(told[1], "x", 1);
+                std::this_thread::sleep_for(std::chrono::milliseconds(300));
+                std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                return Action{};
+              }));
+    board.tell({}, {.step_ended = true});
+    _exit(board.take_answers()[0].failure.empty() ? 0 : 1);
+  }
+  char byte = 0;
+  ASSERT_EQ(read(told[0], &byte, 1), 1);
+  kill(child, SIGSTOP);
+  std::this_thread::sleep_for(std::chrono::milliseconds(1500));  // longer than a policy may take
+  kill(child, SIGCONT);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  close(told[0]);
+  close(told[1]);
 }
 
 TEST(Board, StatesMoveToAnotherWorkerWithAnswersThatNobodyTook) {

@@ -1,4 +1,4 @@
-// Monitors and policies with several workers as threads, each with a Core of its own.
+// Monitors and policies with several workers as threads, each with a Runtime of its own.
 #include "session/adaptation.h"
 
 #include <gtest/gtest.h>
@@ -24,35 +24,35 @@ using namespace std::chrono_literals;
 constexpr std::size_t kParameters = 5000;
 
 /// Steps in which every worker has a gradient: `fill(rank, step, samples)`.
-using Fill = std::function<void(Core&, std::span<float> gradient, std::size_t samples)>;
+using Fill = std::function<void(Runtime&, std::span<float> gradient, std::size_t samples)>;
 
-void train(Core& core, std::uint64_t steps, const Fill& fill, const std::function<void(Core&)>& after = {}) {
-  auto area = core.area("gradient", kParameters * sizeof(float));
-  core.start({.steps = steps});
-  for (auto step = core.begin_step(); step; step = core.begin_step()) {
-    auto lease = core.take_lease();
-    fill(core, {reinterpret_cast<float*>(area->region->input()), kParameters}, lease.size());
-    core.submit({.name = "gradient",
-                 .op = Op::weighted_mean,
-                 .count = kParameters,
-                 .area = area,
-                 .weight = core.contribution(),
-                 .measure = core.gradient_measure(),
-                 .with_step = true,
-                 .gradient = true});
-    core.end_step();
-    if (after) after(core);
+void train(Runtime& runtime, std::uint64_t steps, const Fill& fill, const std::function<void(Runtime&)>& after = {}) {
+  auto area = runtime.region("gradient", kParameters * sizeof(float));
+  runtime.start({.steps = steps});
+  for (auto step = runtime.begin_step(); step; step = runtime.begin_step()) {
+    auto lease = runtime.take_lease();
+    fill(runtime, {reinterpret_cast<float*>(area->region->input()), kParameters}, lease.size());
+    runtime.submit({.name = "gradient",
+                    .op = Op::weighted_mean,
+                    .count = kParameters,
+                    .memory = area,
+                    .weight = runtime.contribution(),
+                    .measure = runtime.gradient_measure(),
+                    .with_step = true,
+                    .gradient = true});
+    runtime.end_step();
+    if (after) after(runtime);
   }
 }
 
 /// The mean over `samples` draws with standard deviation 1 around 0.1 in every direction.
-void noisy(Core& core, std::span<float> gradient, std::size_t samples) {
-  std::mt19937_64 random(core.random(1000 + static_cast<std::uint64_t>(core.rank())).key());
+void noisy(Runtime& runtime, std::span<float> gradient, std::size_t samples) {
+  std::mt19937_64 random(runtime.random(1000 + static_cast<std::uint64_t>(runtime.rank())).key());
   std::normal_distribution<double> normal(0.1, samples ? 1 / std::sqrt(static_cast<double>(samples)) : 0);
   for (float& value : gradient) value = static_cast<float>(normal(random));
 }
 
-void still(Core& /*core*/, std::span<float> gradient, std::size_t /*samples*/) {
+void still(Runtime& /*runtime*/, std::span<float> gradient, std::size_t /*samples*/) {
   std::fill(gradient.begin(), gradient.end(), 1.0F);
 }
 
@@ -62,10 +62,10 @@ TEST(Monitors, TheNoiseScaleIsRightOnAnyNumberOfWorkersAndTheSameOnAll) {
     std::uint64_t steps = workers == 1 ? 640 : 60;  // one alone looks now and then
     std::mutex mutex;
     std::map<std::uint64_t, std::vector<StepReport>> reports;  // by step
-    run_workers(workers, [&](Core& core) {
-      core.set_batch({0, 33});  // uneven for most
-      core.attach_sampler(100'000, true);
-      train(core, steps, noisy, [&](Core& each) {
+    run_workers(workers, [&](Runtime& runtime) {
+      runtime.set_batch({0, 33});  // uneven for most
+      runtime.attach_sampler(100'000, true);
+      train(runtime, steps, noisy, [&](Runtime& each) {
         std::lock_guard lock(mutex);
         reports[each.report().step].push_back(each.report());
       });
@@ -94,31 +94,31 @@ TEST(Monitors, TheNoiseScaleIsRightOnAnyNumberOfWorkersAndTheSameOnAll) {
 /// Like train(), with three tensors of 1000, 3500 and 500 elements in one gradient.
 TEST(Monitors, TensorsHaveVariancesOfTheirOwn) {
   for (const auto& hosts : {std::vector<int>{0, 0}, {0, 0, 0}, {0, 1, 1}, {0, 1}}) {
-    auto body = [&](std::unique_ptr<Core> core) {
-      core->adaptation().monitor({.noise_scale = 1, .variance = 2});
-      core->set_batch({0, 30});
-      core->attach_sampler(100'000, true);
-      auto area = core->area("gradient", kParameters * sizeof(float));
+    auto body = [&](std::unique_ptr<Runtime> runtime) {
+      runtime->adaptation().monitor({.noise_scale = 1, .variance = 2});
+      runtime->set_batch({0, 30});
+      runtime->attach_sampler(100'000, true);
+      auto area = runtime->region("gradient", kParameters * sizeof(float));
       auto marks = std::make_shared<collective::Marks>(collective::Marks{0, 1000 * 4, 4500 * 4});
-      core->start({.steps = 6});
-      for (auto step = core->begin_step(); step; step = core->begin_step()) {
-        auto lease = core->take_lease();
+      runtime->start({.steps = 6});
+      for (auto step = runtime->begin_step(); step; step = runtime->begin_step()) {
+        auto lease = runtime->take_lease();
         auto* values = reinterpret_cast<float*>(area->region->input());
-        noisy(*core, {values, kParameters}, lease.size());
+        noisy(*runtime, {values, kParameters}, lease.size());
         for (std::size_t i = 1000; i < 4500; ++i) values[i] *= 2;  // four times the variance
-        core->submit({.name = "gradient",
-                      .op = Op::weighted_mean,
-                      .count = kParameters,
-                      .area = area,
-                      .weight = core->contribution(),
-                      .measure = core->gradient_measure(),
-                      .with_step = true,
-                      .gradient = true,
-                      .marks = core->variance_due() ? marks : nullptr,
-                      .tensors = {2, 0, 1}});
-        bool due = core->variance_due();
-        core->end_step();
-        const auto& seen = core->report();
+        runtime->submit({.name = "gradient",
+                         .op = Op::weighted_mean,
+                         .count = kParameters,
+                         .memory = area,
+                         .weight = runtime->contribution(),
+                         .measure = runtime->gradient_measure(),
+                         .with_step = true,
+                         .gradient = true,
+                         .marks = runtime->variance_due() ? marks : nullptr,
+                         .tensors = {2, 0, 1}});
+        bool due = runtime->variance_due();
+        runtime->end_step();
+        const auto& seen = runtime->report();
         ASSERT_EQ(seen.variances.size(), due ? 3U : 0U) << seen.step;
         if (!due) continue;
         EXPECT_NEAR(seen.variances[2], 1000, 150);
@@ -126,21 +126,21 @@ TEST(Monitors, TensorsHaveVariancesOfTheirOwn) {
         EXPECT_NEAR(seen.variances[1], 500, 100);
         EXPECT_DOUBLE_EQ(seen.variance, seen.variances[0] + seen.variances[1] + seen.variances[2]);
       }
-      core->leave();
+      runtime->leave();
     };
     if (hosts.back() == 0)
-      run_cores(static_cast<int>(hosts.size()), body);
+      run_runtimes(static_cast<int>(hosts.size()), body);
     else
-      run_cores_on(hosts, body);
+      run_runtimes_on(hosts, body);
   }
 }
 
 TEST(Monitors, HaveAnIntervalAndMayBeOff) {
-  run_workers(2, [](Core& core) {
-    core.adaptation().monitor({.noise_scale = 0});
-    core.set_batch({8, 0});
-    core.attach_sampler(1000, true);
-    train(core, 3, noisy, [](Core& each) {
+  run_workers(2, [](Runtime& runtime) {
+    runtime.adaptation().monitor({.noise_scale = 0});
+    runtime.set_batch({8, 0});
+    runtime.attach_sampler(1000, true);
+    train(runtime, 3, noisy, [](Runtime& each) {
       EXPECT_FALSE(each.report().noise_scale);
       EXPECT_GT(each.report().gradient_norm, 0);
       EXPECT_GT(each.report().times.whole() + (each.report().step == 0 ? 1 : 0), 0);
@@ -151,47 +151,47 @@ TEST(Monitors, HaveAnIntervalAndMayBeOff) {
 
 // ---- policies ----
 
-void use(Core& core, const std::string& name, std::function<Action(const StepReport&)> script) {
-  core.adaptation().use(name, std::make_unique<policy::Scripted>(std::move(script)));
+void use(Runtime& runtime, const std::string& name, std::function<Action(const StepReport&)> script) {
+  runtime.adaptation().use(name, std::make_unique<policy::Scripted>(std::move(script)));
 }
 
 TEST(Policies, WishesTakeEffectAfterTheNextStepOnAllWorkersAtOnce) {
-  run_workers(3, [](Core& core) {
-    core.set_batch({4, 0});
-    core.attach_sampler(10'000, true);
-    use(core, "grow", [](const StepReport& seen) {
+  run_workers(3, [](Runtime& runtime) {
+    runtime.set_batch({4, 0});
+    runtime.attach_sampler(10'000, true);
+    use(runtime, "grow", [](const StepReport& seen) {
       if (seen.step == 2) return batch_of(60);
       if (seen.step == 4) return batch_per_worker(7).also(scale_rate(0.5));
       return seen.step == 6 ? stop() : keep();
     });
     std::vector<std::uint64_t> batches;
-    train(core, 100, still, [&](Core& each) { batches.push_back(each.report().samples); });
+    train(runtime, 100, still, [&](Runtime& each) { batches.push_back(each.report().samples); });
     // Formed after step 2, sent with step 3, done for step 4.
     EXPECT_EQ(batches, (std::vector<std::uint64_t>{12, 12, 12, 12, 60, 60, 21, 21}));
-    EXPECT_EQ(core.adaptation().rate_factor(), 0.5);
+    EXPECT_EQ(runtime.adaptation().rate_factor(), 0.5);
   });
 }
 
 TEST(Policies, OneThatThrowsLoopsOrDiffersGoesAndTheJobTrainsOn) {
   auto released = std::make_shared<std::atomic<bool>>(false);
-  run_workers(3, [&](Core& core) {
-    core.set_batch({4, 0});
-    core.attach_sampler(10'000, true);
-    int rank = core.rank();
-    use(core, "throws", [rank](const StepReport& seen) -> Action {
+  run_workers(3, [&](Runtime& runtime) {
+    runtime.set_batch({4, 0});
+    runtime.attach_sampler(10'000, true);
+    int rank = runtime.rank();
+    use(runtime, "throws", [rank](const StepReport& seen) -> Action {
       if (seen.step == 1 && rank == 2) throw std::runtime_error("no idea");
       return keep();
     });
-    use(core, "differs", [rank](const StepReport& seen) {
+    use(runtime, "differs", [rank](const StepReport& seen) {
       return seen.step == 3 ? batch_per_worker(rank == 1 ? 6 : 5) : seen.step > 5 ? batch_per_worker(9) : keep();
     });
-    use(core, "loops", [rank, released](const StepReport& seen) {
+    use(runtime, "loops", [rank, released](const StepReport& seen) {
       while (seen.step == 5 && rank == 0 && !*released) std::this_thread::sleep_for(1ms);
       return seen.step > 7 ? batch_per_worker(9) : keep();
     });
-    use(core, "good", [](const StepReport& seen) { return seen.step == 8 ? batch_per_worker(8) : keep(); });
+    use(runtime, "good", [](const StepReport& seen) { return seen.step == 8 ? batch_per_worker(8) : keep(); });
     std::vector<std::uint64_t> batches;
-    train(core, 12, still, [&](Core& each) { batches.push_back(each.report().samples); });
+    train(runtime, 12, still, [&](Runtime& each) { batches.push_back(each.report().samples); });
     EXPECT_EQ(batches, (std::vector<std::uint64_t>{12, 12, 12, 12, 12, 12, 12, 12, 12, 12, 24, 24}));
   });
   *released = true;
@@ -199,12 +199,12 @@ TEST(Policies, OneThatThrowsLoopsOrDiffersGoesAndTheJobTrainsOn) {
 }
 
 TEST(Policies, ContradictionsAreNotDone) {
-  run_workers(2, [](Core& core) {
-    core.set_batch({4, 0});
-    core.attach_sampler(10'000, true);
-    use(core, "a", [](const StepReport& seen) { return seen.step == 1 ? batch_per_worker(5) : keep(); });
-    use(core, "b", [](const StepReport& seen) { return seen.step == 1 ? batch_per_worker(6) : keep(); });
-    train(core, 6, still, [](Core& each) { EXPECT_EQ(each.report().samples, 8U); });
+  run_workers(2, [](Runtime& runtime) {
+    runtime.set_batch({4, 0});
+    runtime.attach_sampler(10'000, true);
+    use(runtime, "a", [](const StepReport& seen) { return seen.step == 1 ? batch_per_worker(5) : keep(); });
+    use(runtime, "b", [](const StepReport& seen) { return seen.step == 1 ? batch_per_worker(6) : keep(); });
+    train(runtime, 6, still, [](Runtime& each) { EXPECT_EQ(each.report().samples, 8U); });
   });
 }
 
@@ -224,21 +224,21 @@ TEST(Policies, OwnNumbersComeBackAsAverages) {
    private:
     int rank_;
   };
-  run_workers(2, [](Core& core) {
-    core.set_batch({4, 0});
-    core.attach_sampler(10'000, true);
-    core.adaptation().use("curious", std::make_unique<Curious>(core.rank()));
-    train(core, 5, still);
+  run_workers(2, [](Runtime& runtime) {
+    runtime.set_batch({4, 0});
+    runtime.attach_sampler(10'000, true);
+    runtime.adaptation().use("curious", std::make_unique<Curious>(runtime.rank()));
+    train(runtime, 5, still);
   });
 }
 
 TEST(Policies, SeeTheSameReportEverywhere) {
   std::mutex mutex;
   std::map<std::uint64_t, std::vector<std::string>> seen;
-  run_workers(3, [&](Core& core) {
-    core.set_batch({4, 0});
-    core.attach_sampler(50, true);
-    use(core, "look", [&](const StepReport& report) {
+  run_workers(3, [&](Runtime& runtime) {
+    runtime.set_batch({4, 0});
+    runtime.attach_sampler(50, true);
+    use(runtime, "look", [&](const StepReport& report) {
       std::string all;
       for (double number : {report.times.compute, report.times.exposed, report.samples_per_second,
                             report.noise_scale.value_or(-1), report.progress, static_cast<double>(report.samples)})
@@ -247,7 +247,7 @@ TEST(Policies, SeeTheSameReportEverywhere) {
       seen[report.step].push_back(all);
       return keep();
     });
-    train(core, 10, noisy);
+    train(runtime, 10, noisy);
   });
   ASSERT_EQ(seen.size(), 10U);
   for (const auto& [step, all] : seen) {
@@ -258,18 +258,18 @@ TEST(Policies, SeeTheSameReportEverywhere) {
 }
 
 TEST(Policies, AreAddedBeforeTheLoop) {
-  run_workers(1, [](Core& core) {
-    core.set_batch({4, 0});
-    core.attach_sampler(50, true);
-    train(core, 1, still);
-    EXPECT_THROW(use(core, "late", [](const auto&) { return keep(); }), Failure);
-    EXPECT_THROW(core.adaptation().use("none", nullptr), Failure);
+  run_workers(1, [](Runtime& runtime) {
+    runtime.set_batch({4, 0});
+    runtime.attach_sampler(50, true);
+    train(runtime, 1, still);
+    EXPECT_THROW(use(runtime, "late", [](const auto&) { return keep(); }), Failure);
+    EXPECT_THROW(runtime.adaptation().use("none", nullptr), Failure);
   });
 }
 
 TEST(Adaptation, MovesToAnotherWorker) {
   Adaptation here, there;
-  Summary summary;
+  step::Summary summary;
   summary.samples = 64;
   summary.contributors = 2;
   here.observe(collective::Measured{5, 64 * 7}, summary, true);

@@ -84,8 +84,8 @@ class EveryType {
 };
 
 /// A ledger in the middle of an epoch, with ranges handed back.
-inline Ledger busy_ledger() {
-  Ledger ledger(1000);
+inline step::Ledger busy_ledger() {
+  step::Ledger ledger(1000);
   ledger.commit(1000);
   ledger.commit(600);
   ledger.give_back({{10, 20}, {100, 101}, {500, 600}});

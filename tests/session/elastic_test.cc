@@ -1,4 +1,4 @@
-// Workers that die: as threads, whose death is that their Core vanishes without a word.
+// Workers that die: as threads, whose death is that their Runtime vanishes without a word.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -42,60 +42,61 @@ struct Course {
 
 /// Trains a vector by adding, in every step, the sum over samples of one-hot vectors: at the end it says how often each
 /// sample was used. Two buckets per step, so that there is a between.
-void train(std::unique_ptr<Core> core, const std::vector<Death>& deaths, Course& course, std::uint64_t epochs) {
+void train(std::unique_ptr<Runtime> runtime, const std::vector<Death>& deaths, Course& course, std::uint64_t epochs) {
   std::vector<float> counts(2 * kSamples);
-  core->replicas().add("counts", state_of(std::span<float>(counts)));
-  core->set_batch({7, 0});
-  core->attach_sampler(kSamples, true);
-  auto first = core->area("first", kSamples * 4), second = core->area("second", kSamples * 4);
-  core->start({.epochs = epochs});
+  runtime->replicas().add("counts", state_of(std::span<float>(counts)));
+  runtime->set_batch({7, 0});
+  runtime->attach_sampler(kSamples, true);
+  auto first = runtime->region("first", kSamples * 4), second = runtime->region("second", kSamples * 4);
+  runtime->start({.epochs = epochs});
   std::uint64_t turn = 0;
   auto dies = [&](Where where) {
     for (const auto& death : deaths)
-      if (death.worker == static_cast<int>(core->worker()) && death.step == turn && death.where == where) return true;
+      if (death.worker == static_cast<int>(runtime->worker()) && death.step == turn && death.where == where)
+        return true;
     return false;
   };
-  auto submit = [&](const AreaPtr& area, const Lease& lease) {
+  auto submit = [&](const step::StableRegionPtr& area, const Lease& lease) {
     auto* values = reinterpret_cast<float*>(area->region->input());
     std::fill(values, values + kSamples, 0.0F);
     for (auto sample : lease) values[sample] = 1;
-    return core->submit({.name = area->name, .count = kSamples, .area = area, .with_step = true});
+    return runtime->submit({.name = area->name, .count = kSamples, .memory = area, .with_step = true});
   };
-  if (!course.workloads.empty()) core->set_workload(course.workloads.at(core->worker()));
-  for (auto step = core->begin_step(); step; step = core->begin_step()) {
+  if (!course.workloads.empty()) runtime->set_workload(course.workloads.at(runtime->worker()));
+  for (auto step = runtime->begin_step(); step; step = runtime->begin_step()) {
     turn = step->index();
     if (dies(Where::before_lease)) return;
-    auto lease = core->take_lease();
+    auto lease = runtime->take_lease();
     if (dies(Where::before_submit)) return;
     auto one = submit(first, lease);
     if (dies(Where::between_buckets)) return;
     auto two = submit(second, lease);
     if (dies(Where::after_submit)) return;
-    core->close_step();
+    runtime->close_step();
     const auto* a = static_cast<const float*>(one->result());
     const auto* b = static_cast<const float*>(two->result());
     for (std::size_t i = 0; i < kSamples; ++i) counts[i] += a[i], counts[kSamples + i] += b[i];
     {
       std::lock_guard lock(course.mutex);
-      course.steps[core->step()][core->worker()] = {{a, a + kSamples}, lease.epoch, lease.samples};
+      course.steps[runtime->step()][runtime->worker()] = {{a, a + kSamples}, lease.epoch, lease.samples};
     }
     if (dies(Where::after_close)) return;
-    core->end_step();
+    runtime->end_step();
     if (dies(Where::after_end)) return;
   }
   for (auto count : counts) EXPECT_EQ(count, static_cast<float>(epochs));
-  auto digest = core->digest();
+  auto digest = runtime->digest();
   std::lock_guard lock(course.mutex);
-  course.digests[core->worker()] = digest;
-  core->leave();
+  course.digests[runtime->worker()] = digest;
+  runtime->leave();
 }
 
 void check(int workers, const std::vector<Death>& deaths, Course& course, std::uint64_t epochs = 2) {
-  auto body = [&](std::unique_ptr<Core> core) { train(std::move(core), deaths, course, epochs); };
+  auto body = [&](std::unique_ptr<Runtime> runtime) { train(std::move(runtime), deaths, course, epochs); };
   if (course.hosts.empty())
-    run_cores(workers, body);
+    run_runtimes(workers, body);
   else
-    run_cores_on(course.hosts, body);
+    run_runtimes_on(course.hosts, body);
   std::set<int> dead;
   for (const auto& death : deaths) dead.insert(death.worker);
   EXPECT_EQ(course.digests.size(), static_cast<std::size_t>(workers) - dead.size());
@@ -213,24 +214,24 @@ TEST(Elastic, WhoHadGivenEverythingIsNotForgotten) {
   });
   std::atomic<int> spoken_for{0};
   for (int round = 0; round < 10; ++round)
-    run_cores(3, [&](std::unique_ptr<Core> core) {
+    run_runtimes(3, [&](std::unique_ptr<Runtime> runtime) {
       std::vector<float> counts(kSamples);
-      core->replicas().add("counts", state_of(std::span<float>(counts)));
-      core->set_batch({7, 0});
-      core->attach_sampler(kSamples, true);
-      auto area = core->area("area", kSamples * 4);
-      core->start({.epochs = 1});
-      auto worker = core->worker();
-      for (auto step = core->begin_step(); step; step = core->begin_step()) {
-        auto lease = core->take_lease();
+      runtime->replicas().add("counts", state_of(std::span<float>(counts)));
+      runtime->set_batch({7, 0});
+      runtime->attach_sampler(kSamples, true);
+      auto area = runtime->region("area", kSamples * 4);
+      runtime->start({.epochs = 1});
+      auto worker = runtime->worker();
+      for (auto step = runtime->begin_step(); step; step = runtime->begin_step()) {
+        auto lease = runtime->take_lease();
         auto* values = reinterpret_cast<float*>(area->region->input());
         std::fill(values, values + kSamples, 0.0F);
         for (auto sample : lease) values[sample] = 1;
-        auto ticket = core->submit({.name = "area", .count = kSamples, .area = area, .with_step = true});
+        auto ticket = runtime->submit({.name = "area", .count = kSamples, .memory = area, .with_step = true});
         dies_at_its_row = worker == 2 && step->index() == 1;
         if (worker != 2 && step->index() == 1) usleep(20'000);  // so that the others come too late
         try {
-          core->close_step();
+          runtime->close_step();
         } catch (const Died&) {
           dies_at_its_row = false;
           return;
@@ -239,10 +240,10 @@ TEST(Elastic, WhoHadGivenEverythingIsNotForgotten) {
         float all = 0;
         for (std::size_t i = 0; i < kSamples; ++i) counts[i] += sums[i], all += sums[i];
         if (step->index() == 1 && worker == 0 && all == 21) ++spoken_for;
-        core->end_step();
+        runtime->end_step();
       }
       for (auto count : counts) EXPECT_EQ(count, 1);
-      core->leave();
+      runtime->leave();
     });
   fault::intercept({});
   EXPECT_GT(spoken_for, 0);
@@ -257,19 +258,21 @@ struct Batch {
 };
 std::map<int, Batch> batches(const BatchPlan& plan) {
   std::map<int, Batch> seen;  // by number of workers, of worker 0
-  run_cores(3, [&](std::unique_ptr<Core> core) {
-    core->set_batch(plan);
-    core->attach_sampler(10'000, true);
-    core->start({.steps = 6});
+  run_runtimes(3, [&](std::unique_ptr<Runtime> runtime) {
+    runtime->set_batch(plan);
+    runtime->attach_sampler(10'000, true);
+    runtime->start({.steps = 6});
     auto scale = rules::linear_scaling(10);
-    for (auto step = core->begin_step(); step; step = core->begin_step()) {
-      if (core->worker() == 2 && step->index() == 3) return;
-      auto lease = core->take_lease();
-      if (core->worker() == 0) seen[core->size()] = {core->global_batch(), lease.size(), scale(core->where())};
-      core->end_step();
-      EXPECT_EQ(core->report().local_batch, core->report().global_batch / static_cast<unsigned>(core->report().size));
+    for (auto step = runtime->begin_step(); step; step = runtime->begin_step()) {
+      if (runtime->worker() == 2 && step->index() == 3) return;
+      auto lease = runtime->take_lease();
+      if (runtime->worker() == 0)
+        seen[runtime->size()] = {runtime->global_batch(), lease.size(), scale(runtime->where())};
+      runtime->end_step();
+      EXPECT_EQ(runtime->report().local_batch,
+                runtime->report().global_batch / static_cast<unsigned>(runtime->report().size));
     }
-    core->leave();
+    runtime->leave();
   });
   return seen;
 }
@@ -284,25 +287,46 @@ TEST(BatchRules, InAllItIsDividedAndStays) {
 }
 
 TEST(Elastic, CollectivesOutsideTheStepsReductionSurviveToo) {
-  run_cores(3, [](std::unique_ptr<Core> core) {
-    core->start({.steps = 4});
-    for (auto step = core->begin_step(); step; step = core->begin_step()) {
-      core->close_step();
-      if (core->worker() == 2 && step->index() == 1) return;  // in the middle of what would be an evaluation
-      auto mean = core->average("accuracy", static_cast<double>(core->worker()), 1);
+  run_runtimes(3, [](std::unique_ptr<Runtime> runtime) {
+    runtime->start({.steps = 4});
+    for (auto step = runtime->begin_step(); step; step = runtime->begin_step()) {
+      runtime->close_step();
+      if (runtime->worker() == 2 && step->index() == 1) return;  // in the middle of what would be an evaluation
+      auto mean = runtime->average("accuracy", static_cast<double>(runtime->worker()), 1);
       EXPECT_DOUBLE_EQ(mean, step->index() == 0 ? 1 : 0.5);
       std::vector<double> values{1, 2};
-      core->wait(core->submit({.name = "plain",
-                               .dtype = Dtype::f64,
-                               .count = 2,
-                               .in = values.data(),
-                               .out = values.data(),
-                               .caller_waits = true}));
+      runtime->wait(runtime->submit({.name = "plain",
+                                     .dtype = Dtype::f64,
+                                     .count = 2,
+                                     .in = values.data(),
+                                     .out = values.data(),
+                                     .caller_waits = true}));
       EXPECT_EQ(values[1], step->index() == 0 ? 6 : 4);
-      core->end_step();
+      runtime->end_step();
     }
-    EXPECT_EQ(core->size(), 2);
-    core->leave();
+    EXPECT_EQ(runtime->size(), 2);
+    runtime->leave();
+  });
+}
+
+TEST(Elastic, AThousandReductionsInFlightSurviveADeath) {
+  constexpr std::size_t kInFlight = 1'000;
+  run_runtimes(3, [](std::unique_ptr<Runtime> runtime) {
+    runtime->start({.steps = 4});  // whom samples are dealt to follows two steps later
+    for (auto step = runtime->begin_step(); step; step = runtime->begin_step()) {
+      runtime->close_step();
+      if (runtime->worker() == 2 && step->index() == 1) return;
+      std::vector<double> values(kInFlight, 1);
+      std::vector<step::StepReductionPtr> reductions;
+      for (auto& value : values)
+        reductions.push_back(
+            runtime->submit({.name = "p", .dtype = Dtype::f64, .count = 1, .in = &value, .out = &value}));
+      for (const auto& reduction : reductions) runtime->wait(reduction);
+      for (auto value : values) ASSERT_EQ(value, step->index() == 0 ? 3 : 2);
+      runtime->end_step();
+    }
+    EXPECT_EQ(runtime->size(), 2);
+    runtime->leave();
   });
 }
 

@@ -5,14 +5,25 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 
+#include "record/line.h"
+#include "record/verify.h"
 #include "session/workers.h"
+#include "step/snapshot.h"
 
 namespace pliant::session {
 namespace {
 
 namespace fs = std::filesystem;
 constexpr std::uint64_t kSamples = 101;
+
+struct Plan {
+  int dies = -1;  ///< this worker vanishes in step `when`
+  std::uint64_t when = 0;
+  bool stop = false;     ///< all stop there
+  bool batches = false;  ///< asks for another batch in the middle of every step
+};
 
 class JournalTest : public ::testing::Test {
  protected:
@@ -29,54 +40,111 @@ class JournalTest : public ::testing::Test {
     fs::remove_all(dir_);
   }
 
-  /// Counts how often each sample is used. Worker `dies` vanishes in step `when`; with `stop` all stop there.
-  void train(int workers, std::uint64_t epochs, int dies = -1, std::uint64_t when = 0, bool stop = false) {
-    run_cores(workers, [&](std::unique_ptr<Core> core) {
+  /// Counts how often each sample is used.
+  void train(int workers, std::uint64_t epochs, const Plan& plan = {}) {
+    run_runtimes(workers, [&](std::unique_ptr<Runtime> runtime) {
       std::vector<float> counts(kSamples);
-      core->replicas().add("counts", state_of(std::span<float>(counts)));
-      core->set_batch({0, 16});
-      core->attach_sampler(kSamples, true);
-      auto area = core->area("area", kSamples * 4);
-      core->start({.epochs = epochs});
-      for (auto step = core->begin_step(); step; step = core->begin_step()) {
-        if (static_cast<int>(core->worker()) == dies && step->index() == when) return;
-        if (stop && step->index() == when) return core->leave();
-        auto lease = core->take_lease();
+      runtime->replicas().add("counts", state_of(std::span<float>(counts)));
+      runtime->set_batch({0, 16});
+      runtime->attach_sampler(kSamples, true);
+      auto area = runtime->region("area", kSamples * 4);
+      runtime->start({.epochs = epochs});
+      for (auto step = runtime->begin_step(); step; step = runtime->begin_step()) {
+        bool dies = static_cast<int>(runtime->worker()) == plan.dies && step->index() == plan.when;
+        if (dies) return;
+        if (plan.stop && step->index() == plan.when) return runtime->leave();
+        auto lease = runtime->take_lease();
         auto* values = reinterpret_cast<float*>(area->region->input());
         std::fill(values, values + kSamples, 0.0F);
         for (auto sample : lease) values[sample] = 1;
-        auto ticket = core->submit({.name = "area", .count = kSamples, .area = area, .with_step = true});
-        core->close_step();
+        auto ticket = runtime->submit({.name = "area", .count = kSamples, .memory = area, .with_step = true});
+        if (plan.batches) runtime->set_batch({0, 5 + 7 * step->index() % 20});
+        runtime->close_step();
         const auto* sums = static_cast<const float*>(ticket->result());
         for (std::size_t i = 0; i < kSamples; ++i) counts[i] += sums[i];
-        core->log("loss", 1.0);
-        core->end_step();
+        runtime->log("loss", 1.0);
+        runtime->end_step();
       }
       for (auto count : counts) EXPECT_EQ(count, static_cast<float>(epochs));
-      core->leave();
+      runtime->leave();
     });
   }
 
   void expect_verified() {
-    auto verified = verify_records((dir_ / "records").string()).or_throw();
+    auto verified = record::verify_records((dir_ / "records").string()).or_throw();
     EXPECT_TRUE(verified.ok) << verified.text();
     verified_ = verified;
   }
 
+  /// The lines of a worker's file.
+  std::vector<record::Line> lines_of(int worker) const {
+    std::vector<record::Line> lines;
+    std::ifstream file(dir_ / "records" / ("worker-" + std::to_string(worker) + ".jsonl"));
+    for (std::string line; std::getline(file, line);) lines.push_back(record::decode_line(line).or_throw());
+    return lines;
+  }
+
   fs::path dir_;
-  Verification verified_;
+  record::Verification verified_;
 };
 
 TEST_F(JournalTest, RecordsProveARunWithADeath) {
-  train(3, 2, 1, 3);
+  for (int dies : {0, 1, 2})
+    for (std::uint64_t when : {0, 1, 3, 6, 7}) {
+      SCOPED_TRACE(testing::Message() << "worker " << dies << " in step " << when);
+      fs::remove_all(dir_ / "records");
+      train(3, 2, {.dies = dies, .when = when});
+      expect_verified();
+      EXPECT_EQ(verified_.epochs, 2U);
+      EXPECT_EQ(verified_.samples, 2 * kSamples);
+      EXPECT_EQ(verified_.outcome, record::Outcome::finished);
+    }
+}
+
+TEST_F(JournalTest, ABatchThatIsAskedForInMidStepIsTheNextStepsAndLosesNoSample) {
+  train(3, 3, {.batches = true});
   expect_verified();
-  EXPECT_EQ(verified_.epochs, 2U);
-  EXPECT_EQ(verified_.samples, 2 * kSamples);
+  EXPECT_EQ(verified_.samples, 3 * kSamples);
+  auto second = std::get<record::StepRecord>(lines_of(0)[1]);
+  EXPECT_EQ(second.global_batch, 5U) << "what step 0 has asked for";
+}
+
+TEST_F(JournalTest, ASecondLoopGoesOnWithTheStateThatTheProgramHasMade) {
+  run_workers(2, [](Runtime& runtime) {
+    std::vector<float> weights(10);
+    runtime.replicas().add("weights", state_of(std::span<float>(weights)));
+    for (std::uint64_t steps : {4, 8}) {
+      runtime.start({.steps = steps});
+      for (auto step = runtime.begin_step(); step; step = runtime.begin_step()) {
+        runtime.close_step();
+        weights[3] += 1;
+        runtime.end_step();
+      }
+      weights[3] = -7;
+    }
+  });
+  expect_verified();
+  EXPECT_EQ(verified_.steps, 8U);
+}
+
+TEST_F(JournalTest, WhatTheLoopsEndWasIsWrittenDown) {
+  train(2, 1);
+  EXPECT_EQ(std::get<record::EndRecord>(lines_of(1).back()).outcome, record::Outcome::finished);
+  fs::remove_all(dir_ / "records");
+  train(2, 1, {.when = 3, .stop = true});
+  auto end = std::get<record::EndRecord>(lines_of(1).back());
+  EXPECT_EQ(end.outcome, record::Outcome::quit);
+  EXPECT_EQ(end.steps, 3U);
+  expect_verified();
+  EXPECT_EQ(verified_.outcome, record::Outcome::quit);
+  fs::remove_all(dir_ / "records");
+  train(2, 1, {.dies = 1, .when = 3});
+  EXPECT_EQ(std::get<record::EndRecord>(lines_of(1).back()).outcome, record::Outcome::failed);
 }
 
 TEST_F(JournalTest, AJobResumesOnAnotherNumberOfWorkersWhereItWas) {
   setenv("PLIANT_CHECKPOINT_EVERY", "3", 1);
-  train(2, 3, -1, 10, true);  // all stop in step 10, without a word
+  train(2, 3, {.when = 10, .stop = true});  // all stop in step 10, without a word
   auto stopped = newest_checkpoint((dir_ / "checkpoints").string()).or_throw();
   EXPECT_GE(stopped.position.step, 3U);
   setenv("PLIANT_RESUME", (dir_ / "checkpoints").c_str(), 1);
@@ -88,7 +156,60 @@ TEST_F(JournalTest, AJobResumesOnAnotherNumberOfWorkersWhereItWas) {
 
 TEST_F(JournalTest, WhoCannotResumeSaysSoAndDoesNotBeginAnew) {
   setenv("PLIANT_RESUME", (dir_ / "nowhere").c_str(), 1);
-  run_cores(2, [](std::unique_ptr<Core> core) { EXPECT_THROW(core->start({.steps = 3}), Failure); });
+  run_runtimes(2, [](std::unique_ptr<Runtime> runtime) { EXPECT_THROW(runtime->start({.steps = 3}), Failure); });
+}
+
+/// A journal that writes into memory.
+struct Written {
+  explicit Written(std::uint64_t worker) : journal({}, worker, std::make_unique<record::MemorySink>(log)) {}
+  record::MemoryLog log;
+  Journal journal;
+};
+
+record::StepRecord step_of(std::uint64_t worker, std::uint64_t step) {
+  record::StepRecord record;
+  record.worker = worker;
+  record.step = step;
+  record.size = 1;
+  record.lease = {1, 2, {worker}};
+  record.took = {{step, step + 1}};
+  return record;
+}
+
+TEST(Journal, UnwrittenLinesTravelWithTheStateUntilSomebodyWritesThem) {
+  Written first(0), second(1), third(2);
+  first.journal.note(step_of(0, 7));
+  step::JobSnapshot snapshot;
+  snapshot.state.assignment = step::LeaseAssignment::even({1, 1, 1, 1, {{0, 1, ""}}});
+  snapshot.unwritten = first.journal.unwritten();
+  auto given = step::decode_snapshot(encode(snapshot)).or_throw();
+  ASSERT_EQ(given.unwritten.size(), 1U);
+  EXPECT_EQ(given.unwritten[0].took, step_of(0, 7).took);
+  second.journal.adopt(given.unwritten);
+  EXPECT_TRUE(second.log.lines.empty()) << "the step is not stable yet";
+  third.journal.adopt(second.journal.unwritten());
+  third.journal.note(step_of(2, 8));
+  third.journal.stable(8, 0.5);
+  ASSERT_EQ(third.log.lines.size(), 2U);
+  auto written = std::get<record::StepRecord>(third.log.lines[0]);
+  EXPECT_EQ(written.worker, 0U);
+  EXPECT_EQ(written.by, 2U);
+  EXPECT_EQ(written.loss, 0.5);
+  EXPECT_FALSE(std::get<record::StepRecord>(third.log.lines[1]).by);
+}
+
+TEST(Journal, StepsThatAWorkerRecordedItselfAreNotAdopted) {
+  Written one(1);
+  one.journal.note(step_of(1, 7));
+  one.journal.adopt({step_of(0, 7)});
+  one.journal.adopt({step_of(0, 9)});
+  one.journal.adopt({step_of(2, 9)});  // the view ended while it was entered, and another member gave the state
+  one.journal.end(record::Outcome::left, 0, 10);
+  one.journal.end(record::Outcome::failed, 0, 10);
+  ASSERT_EQ(one.log.lines.size(), 3U);
+  EXPECT_EQ(std::get<record::StepRecord>(one.log.lines[0]).worker, 1U);
+  EXPECT_EQ(std::get<record::StepRecord>(one.log.lines[1]).worker, 0U);
+  EXPECT_EQ(std::get<record::EndRecord>(one.log.lines[2]).outcome, record::Outcome::left);
 }
 
 TEST(Lineage, IsNeverUsedTwice) {

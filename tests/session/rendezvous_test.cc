@@ -14,14 +14,15 @@
 #include "collective/team.h"
 #include "net/gate.h"
 #include "net/line.h"
-#include "session/core.h"
-#include "session/records.h"
+#include "record/records.h"
 #include "session/rendezvous_note.h"
+#include "session/runtime.h"
 
 namespace pliant::session {
 namespace {
 
 using namespace std::chrono_literals;
+using record::Folder;
 namespace fs = std::filesystem;
 
 /// What a process makes of its meeting, as a line.
@@ -38,20 +39,21 @@ std::string seen(const Launch& launch, const Meeting& meeting) {
 /// A few steps of training, after which all have counted the same.
 std::string train(const Launch& launch, Meeting meeting) {
   if (meeting.hosts) meeting.hosts->silence = 60s;  // a crowded machine is no reason to lose anybody
-  auto core = Core::form(launch.job, meeting.view, launch.rank, std::move(meeting.listener), std::move(meeting.hosts))
-                  .or_throw();
+  auto runtime =
+      Runtime::form(launch.job, meeting.view, launch.rank, std::move(meeting.listener), std::move(meeting.hosts))
+          .or_throw();
   std::vector<float> state(8, 0);
-  core->replicas().add("state", state_of(std::span(state)));
-  core->start({.steps = 20});
+  runtime->replicas().add("state", state_of(std::span(state)));
+  runtime->start({.steps = 20});
   float sum = 0;
-  while (core->begin_step()) {
+  while (runtime->begin_step()) {
     float one = 1;
-    core->wait(core->submit({.name = "one", .op = Op::sum, .count = 1, .in = &one, .out = &one}));
+    runtime->wait(runtime->submit({.name = "one", .op = Op::sum, .count = 1, .in = &one, .out = &one}));
     sum = one;
-    core->end_step();
+    runtime->end_step();
   }
-  core->leave();
-  return fmt::format("{} steps, {} workers", core->step(), sum);
+  runtime->leave();
+  return fmt::format("{} steps, {} workers", runtime->step(), sum);
 }
 
 class Rendezvous : public ::testing::Test {

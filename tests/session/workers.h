@@ -1,4 +1,4 @@
-// Workers of one job as threads of a test, each with a Core of its own.
+// Workers of one job as threads of a test, each with a Runtime of its own.
 #pragma once
 
 #include <functional>
@@ -8,14 +8,16 @@
 #include <vector>
 
 #include "base/system.h"
+#include "collective/connection_watch.h"
 #include "net/socket.h"
 #include "net/tcp.h"
-#include "session/core.h"
+#include "session/runtime.h"
 
 namespace pliant::session {
 
-/// Runs `body(core)` on as many threads. A body that throws ends the test process: wrap what should fail.
-inline void run_cores(int workers, const std::function<void(std::unique_ptr<Core>)>& body, std::uint64_t seed = 42) {
+/// Runs `body(runtime)` on as many threads. A body that throws ends the test process: wrap what should fail.
+inline void run_runtimes(int workers, const std::function<void(std::unique_ptr<Runtime>)>& body,
+                         std::uint64_t seed = 42) {
   membership::View view{1, 1, seed, 1, {}};
   std::vector<Fd> listeners;
   for (int id = 0; id < workers; ++id) {
@@ -25,13 +27,17 @@ inline void run_cores(int workers, const std::function<void(std::unique_ptr<Core
   }
   std::vector<std::thread> threads;
   for (int rank = 0; rank < workers; ++rank)
-    threads.emplace_back([&, rank] { body(Core::form("test", view, rank, std::move(listeners[rank])).or_throw()); });
+    threads.emplace_back([&, rank] {
+      body(
+          Runtime::form("test", view, rank, std::move(listeners[rank]), std::nullopt, collective::ConnectionWatch::make)
+              .or_throw());
+    });
   for (auto& thread : threads) thread.join();
 }
 
 /// The same with worker i on host `hosts[i]`: only those of one host share memory and see each other's death.
-inline void run_cores_on(const std::vector<int>& hosts, const std::function<void(std::unique_ptr<Core>)>& body,
-                         std::uint64_t seed = 42) {
+inline void run_runtimes_on(const std::vector<int>& hosts, const std::function<void(std::unique_ptr<Runtime>)>& body,
+                            std::uint64_t seed = 42) {
   membership::View view{1, 1, seed, 1, {}};
   auto secret = net::Secret::random();
   std::vector<Fd> listeners;
@@ -47,17 +53,19 @@ inline void run_cores_on(const std::vector<int>& hosts, const std::function<void
     threads.emplace_back([&, id] {
       // A crowded machine is no reason to lose anybody: those who end close their connections.
       collective::HostsOptions road{secret, std::move(gates[id].socket), "", std::chrono::seconds(60)};
-      body(Core::form("test", view, static_cast<int>(id), std::move(listeners[id]), std::move(road)).or_throw());
+      body(Runtime::form("test", view, static_cast<int>(id), std::move(listeners[id]), std::move(road),
+                         collective::ConnectionWatch::make)
+               .or_throw());
     });
   for (auto& thread : threads) thread.join();
 }
 
-inline void run_workers(int workers, const std::function<void(Core&)>& body, std::uint64_t seed = 42) {
-  run_cores(
+inline void run_workers(int workers, const std::function<void(Runtime&)>& body, std::uint64_t seed = 42) {
+  run_runtimes(
       workers,
-      [&](std::unique_ptr<Core> core) {
-        body(*core);
-        core->leave();
+      [&](std::unique_ptr<Runtime> runtime) {
+        body(*runtime);
+        runtime->leave();
       },
       seed);
 }

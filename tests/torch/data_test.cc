@@ -12,8 +12,8 @@ namespace {
 TEST(Loader, GivesEverySampleOnceAndItsOwnTarget) {
   std::mutex mutex;
   std::multiset<int> seen;
-  session::run_cores(3, [&](std::unique_ptr<session::Core> core) {
-    Session session(std::move(core));
+  session::run_runtimes(3, [&](std::unique_ptr<session::Runtime> runtime) {
+    Session session(std::move(runtime));
     auto inputs = torch::arange(50, torch::kFloat32).reshape({50, 1});
     TensorDataset dataset(inputs, inputs.squeeze(1) * 2);
     ElasticSampler sampler(session, dataset.size(), {.local_batch = 4});
@@ -45,8 +45,8 @@ TEST(Loader, AugmentationDependsOnTheSampleNotOnTheWorker) {
   auto draw = [](int workers) {
     std::mutex mutex;
     std::map<std::pair<std::uint64_t, std::int64_t>, double> drawn;
-    session::run_cores(workers, [&](std::unique_ptr<session::Core> core) {
-      Session session(std::move(core));
+    session::run_runtimes(workers, [&](std::unique_ptr<session::Runtime> runtime) {
+      Session session(std::move(runtime));
       Noisy dataset;
       ElasticSampler sampler(session, dataset.size(), {.global_batch = 4});
       Loader loader(session, sampler, dataset);

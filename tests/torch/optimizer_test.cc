@@ -57,8 +57,8 @@ struct Recipe {
 Trained train(Recipe setup) {
   setup.options.seed_random = false;
   Trained trained;
-  session::run_cores(setup.workers, [&](std::unique_ptr<session::Core> core) {
-    Session session(std::move(core));
+  session::run_runtimes(setup.workers, [&](std::unique_ptr<session::Runtime> runtime) {
+    Session session(std::move(runtime));
     nn::Sequential model;
     {
       std::lock_guard lock(model_mutex);
@@ -119,9 +119,9 @@ TEST(DistributedOptimizer, SurvivesTheLossOfWorkers) {
   // Worker 1 vanishes in step 2 before its backward pass, worker 3 in step 4 after it, the others go on and stay equal.
   std::mutex mutex;
   std::map<std::uint64_t, std::vector<torch::Tensor>> ends;  // by worker; guarded by mutex
-  session::run_cores(4, [&](std::unique_ptr<session::Core> core) {
-    auto worker = core->worker();
-    Session session(std::move(core));
+  session::run_runtimes(4, [&](std::unique_ptr<session::Runtime> runtime) {
+    auto worker = runtime->worker();
+    Session session(std::move(runtime));
     nn::Sequential model;
     {
       std::lock_guard lock(model_mutex);
@@ -179,8 +179,8 @@ TEST(State, WhatAnOptimizerWillHaveCanBeBroughtIntoBeing) {
 }
 
 TEST(DistributedOptimizer, TensorsThatHooksKeepAreNotOverwritten) {
-  session::run_cores(2, [](std::unique_ptr<session::Core> core) {
-    Session session(std::move(core));
+  session::run_runtimes(2, [](std::unique_ptr<session::Runtime> runtime) {
+    Session session(std::move(runtime));
     auto weight = torch::full({300, 300}, 0.01F, torch::requires_grad());
     std::vector<torch::Tensor> kept;
     // Made during backward and of the gradient's size: it gets the gradient's place, and stays there.
@@ -226,8 +226,8 @@ TEST(DistributedOptimizer, ClippingIsAFactorFromTheGlobalNorm) {
 
 /// Runs `body(session)` on two workers, with a plan of 4 samples each and no sampler.
 void on_two(const std::function<void(Session&)>& body) {
-  session::run_cores(2, [&](std::unique_ptr<session::Core> core) {
-    Session session(std::move(core));
+  session::run_runtimes(2, [&](std::unique_ptr<session::Runtime> runtime) {
+    Session session(std::move(runtime));
     session.batch({.local = 4});
     body(session);
   });

@@ -33,8 +33,8 @@ Run run(int workers, std::uint64_t steps, const std::function<void(Session&, Dis
         const OptimizerOptions& options = {}) {
   Run result;
   std::mutex mutex;
-  session::run_cores(workers, [&](std::unique_ptr<session::Core> core) {
-    Session session(std::move(core));
+  session::run_runtimes(workers, [&](std::unique_ptr<session::Runtime> runtime) {
+    Session session(std::move(runtime));
     auto weight = torch::ones({1}, torch::requires_grad());
     torch::optim::SGD sgd({weight}, torch::optim::SGDOptions(0.5));
     DistributedOptimizer optimizer(session, sgd, options);

@@ -1,0 +1,109 @@
+#include "collective/death_watch.h"
+
+#include <poll.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+
+#include "base/log.h"
+
+namespace pliant::collective {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kPidfdOpen = 434;  // SYS_pidfd_open
+constexpr auto kRetry = 50ms;
+
+}  // namespace
+
+ProcessWatch::ProcessWatch(net::Loop& loop, OnEnded ended) : loop_(loop), ended_(std::move(ended)) {
+  auto line = net::Lifeline::create([this, alive = std::weak_ptr(alive_)](std::uint64_t id) {
+    loop_.post([this, alive, id] {
+      if (!alive.lock()) return;
+      // By now it may be another process that is watched as this worker. Its number is its own: there is a pidfd of it.
+      auto at = processes_.find(id);
+      if (at == processes_.end() || !at->second.pidfd) return;
+      if (has_ended(id) || net::is_exiting(at->second.pid)) ended_(id);
+    });
+  });
+  if (line.ok())
+    lifeline_ = std::move(line).value();
+  else
+    log::debug("no lifeline, deaths are noticed later: {}", line.error().message);
+}
+
+ProcessWatch::~ProcessWatch() {
+  lifeline_.reset();  // first: its thread posts
+  if (retries_) loop_.cancel(*retries_);
+  for (auto& [id, process] : processes_)
+    if (process.pidfd) loop_.unwatch(process.pidfd.get());
+}
+
+void ProcessWatch::watch(std::uint64_t id, pid_t pid) {
+  if (auto at = processes_.find(id); at != processes_.end() && at->second.pid == pid) return;
+  forget(id);
+  auto& process = processes_[id];
+  process.pid = pid;
+  open(id, process);
+}
+
+void ProcessWatch::open(std::uint64_t id, Process& process) {
+  process.pidfd = Fd(static_cast<int>(syscall(kPidfdOpen, process.pid, 0)));
+  if (process.pidfd) {
+    loop_.watch(process.pidfd.get(), [this, id] { ended_(id); });
+  } else if (errno == ESRCH) {
+    loop_.post([this, alive = std::weak_ptr(alive_), id, pid = process.pid] {
+      if (!alive.lock()) return;
+      if (auto at = processes_.find(id); at != processes_.end() && at->second.pid == pid) ended_(id);
+    });
+  } else if (!retries_) {
+    log::warn("cannot watch worker {}: {}", id, errno_error("pidfd").message);
+    retries_ = loop_.every(kRetry, [this] { open_missing(); });
+  }
+}
+
+void ProcessWatch::open_missing() {
+  for (auto& [id, process] : processes_)
+    if (!process.pidfd) open(id, process);
+  if (std::ranges::any_of(processes_, [](const auto& entry) { return !entry.second.pidfd; })) return;
+  loop_.cancel(*retries_);
+  retries_.reset();
+}
+
+void ProcessWatch::watch_lifeline(std::uint64_t id, const Fd& line) {
+  auto at = processes_.find(id);
+  if (!lifeline_ || at == processes_.end() || !at->second.pidfd) return;
+  auto watched = lifeline_->watch(id, at->second.pid, line);
+  if (!watched.ok()) log::debug("no lifeline of worker {}: {}", id, watched.error().message);
+}
+
+void ProcessWatch::forget(std::uint64_t id) {
+  if (lifeline_) lifeline_->unwatch(id);
+  auto at = processes_.find(id);
+  if (at == processes_.end()) return;
+  if (at->second.pidfd) loop_.unwatch(at->second.pidfd.get());
+  processes_.erase(at);
+}
+
+bool ProcessWatch::has_ended(std::uint64_t id) const {
+  auto at = processes_.find(id);
+  if (at == processes_.end() || !at->second.pidfd) return false;
+  pollfd entry{at->second.pidfd.get(), POLLIN, 0};
+  return poll(&entry, 1, 0) > 0;
+}
+
+std::optional<int> ProcessWatch::lifeline() const {
+  return lifeline_ ? std::optional(lifeline_->descriptor()) : std::nullopt;
+}
+
+void ProcessWatch::note_view(std::uint64_t epoch) {
+  if (lifeline_) lifeline_->note(epoch);
+}
+
+std::uint64_t ProcessWatch::last_view(std::uint64_t id) const { return lifeline_ ? lifeline_->noted_by(id) : 0; }
+
+}  // namespace pliant::collective

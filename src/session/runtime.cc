@@ -1,0 +1,357 @@
+#include "session/runtime.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <utility>
+
+#include "base/fault.h"
+#include "base/log.h"
+#include "policy/action.h"
+
+namespace pliant::session {
+namespace {
+
+record::Outcome record_outcome(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::finished:
+      return record::Outcome::finished;
+    case Outcome::stopped:
+      return record::Outcome::stopped;
+    case Outcome::left:
+      return record::Outcome::left;
+    case Outcome::running:
+      return record::Outcome::quit;
+    case Outcome::failed:
+      break;
+  }
+  return record::Outcome::failed;
+}
+
+}  // namespace
+
+Runtime::Runtime(std::uint64_t self, std::uint64_t seed, std::unique_ptr<Roster> roster)
+    : platform_(Platform::current()),
+      clock_(platform_.clock()),
+      process_(getpid()),
+      exceptions_(std::uncaught_exceptions()),
+      training_(platform_, self, seed),
+      views_(training_, std::move(roster), [this] { call(at_view_); }),
+      reporter_(training_, views_),
+      gradients_(training_, [this](const auto& reduction) { wait(reduction); }) {}
+
+Runtime::~Runtime() {
+  const auto& job = training_.job;
+  if (training_.journal) training_.journal->end(record::Outcome::failed, job.lineage, job.step);  // unless it had ended
+}
+
+bool Runtime::inherited() const { return getpid() != process_; }
+
+bool Runtime::unwinding() const { return std::uncaught_exceptions() > exceptions_; }
+
+void Runtime::call(std::vector<std::weak_ptr<std::function<void()>>>& listeners) {
+  for (auto& listener : listeners)
+    if (auto alive = listener.lock()) (*alive)();
+}
+
+void Runtime::leave(bool failed) {
+  const auto& job = training_.job;
+  auto how = failed ? Outcome::failed : outcome_;
+  if (training_.journal) training_.journal->end(record_outcome(how), job.lineage, job.step);  // unless it had
+  if (!views_.roster()) return;
+  // A program that leaves its loop by itself has decided that its work is done.
+  views_.roster()->say_goodbye(how == Outcome::running ? Outcome::finished : how, job.step);
+}
+
+void Runtime::resize(int workers) {
+  if (workers < 1) throw Failure(Code::invalid, "a job needs at least one worker");
+  if (views_.roster() && rank() == 0) views_.roster()->ask_for(static_cast<std::uint32_t>(workers));
+}
+
+// ---- samples ----
+
+void Runtime::set_batch(const BatchPlan& plan) {
+  if (plan.local == 0 && plan.global == 0) throw Failure(Code::invalid, "a batch of no samples");
+  if (training_.turn.in_step())
+    training_.turn.set_next_batch(plan);
+  else
+    training_.job.batch = plan;
+}
+
+void Runtime::set_workload(double relative) {
+  constexpr double kMost = 1000;
+  if (!(relative >= 0 && relative <= kMost))
+    throw Failure(Code::invalid, fmt::format("a workload of {} times the usual one", relative));
+  share_ = static_cast<std::uint32_t>(std::lround(relative * step::kUsualShare));
+}
+
+void Runtime::attach_sampler(std::uint64_t samples, bool shuffle) {
+  if (training_.job.ledger) throw Failure(Code::invalid, "the session has a sampler already");
+  if (samples == 0) throw Failure(Code::invalid, "a data set of no samples");
+  training_.job.ledger.emplace(samples);
+  shuffle_ = shuffle;
+}
+
+std::uint64_t Runtime::steps_per_epoch() const {
+  const auto& ledger = training_.job.ledger;
+  return ledger ? (ledger->samples() + global_batch() - 1) / global_batch() : 0;
+}
+
+Lease Runtime::next_lease() const {
+  auto after = training_.job;
+  if (training_.turn.in_step()) {
+    after.ledger->commit(global_batch());
+    ++after.step;
+  }
+  if (after.until.epochs && after.epoch() >= after.until.epochs) return Lease{after.epoch(), step() + 1, {}};
+  return training_.turn.lease(after, shuffle_);
+}
+
+// ---- collectives for everyone ----
+
+step::StableRegionPtr Runtime::region(const std::string& name, std::size_t bytes) {
+  return training_.reductions.region(name, bytes);
+}
+
+void Runtime::wait(const step::StepReductionPtr& reduction) {
+  auto& turn = training_.turn;
+  auto began = clock_.now();
+  auto stalled = turn.timing().stalled;
+  while (!reduction->done()) {
+    auto waited = training_.reductions.wait(*reduction);
+    if (!waited.ok()) views_.go_on_after(waited.error());
+  }
+  const auto& task = reduction->task();
+  if (turn.computing()) {
+    turn.timing().exposed += clock_.now() - began - (turn.timing().stalled - stalled);
+    if (task.op == Op::weighted_mean && !task.with_step) turn.deliver();
+  }
+  if (!task.with_step) training_.reductions.forget(reduction);
+}
+
+double Runtime::average(const std::string& name, double value, double weight) {
+  double sums[2] = {weight > 0 ? value * weight : 0, weight};
+  wait(submit({.name = "~average/" + name,
+               .dtype = Dtype::f64,
+               .op = Op::sum,
+               .count = 2,
+               .in = sums,
+               .out = sums,
+               .caller_waits = true}));
+  return sums[1] > 0 ? sums[0] / sums[1] : std::nan("");
+}
+
+// ---- the loop ----
+
+void Runtime::start(const StepsOptions& options) {
+  if (options.epochs == 0 && options.steps == 0)
+    throw Failure(Code::invalid, "session.steps() needs a number of epochs or of steps");
+  if (options.epochs && !training_.job.ledger)
+    throw Failure(Code::invalid, "epochs need an ElasticSampler; without one, give steps");
+  if (training_.turn.closing())
+    throw Failure(Code::invalid, "a step of this session has failed: no other loop can begin");
+  if (training_.turn.in_step()) training_.turn.abandon();
+  training_.job.until = options;
+  auto* roster = views_.roster();
+  if (std::exchange(outcome_, Outcome::running) != Outcome::running && roster)
+    roster->report_outcome(outcome_, step());  // another loop: what was said of the one before is not the end
+  bool first = !training_.started();
+  training_.loop.on(step::LoopTable::start);
+  if (first)
+    begin_first_loop();
+  else
+    training_.journal->begin_loop();
+  if (roster && own_process_) notice_ = platform_.notice();
+  training_.note_stripe();
+}
+
+void Runtime::begin_first_loop() {
+  if (views_.roster()) views_.roster()->set_layout(training_.replicas.describe());
+  training_.adaptation.use_named().or_throw();
+  auto options = journal_options().or_throw();
+  training_.journal.emplace(options, worker(), platform_.records(options, worker()).or_throw());
+  // Rank 0 begins where the newest checkpoint is; the others get that from it.
+  if (!options.resume_dir.empty() && rank() == 0)
+    resume_from(training_, newest_checkpoint(options.resume_dir).or_throw(), options.resume_dir);
+  views_.settle_down();
+}
+
+std::optional<Step> Runtime::begin_step() {
+  views_.between_steps();
+  auto& job = training_.job;
+  auto& turn = training_.turn;
+  auto& adaptation = training_.adaptation;
+  if (training_.finished() || views_.left() || views_.over()) {
+    end_loop();
+    return std::nullopt;
+  }
+  fault::position(worker(), job.step);
+  turn.begin(job, worker(), clock_.now());
+  training_.reductions.begin_step();
+  if (!adaptation.begun()) adaptation.begin(reporter_.report_of_step());
+  call(at_step_);
+  Step step;
+  step.runtime_ = this;
+  step.index_ = job.step;
+  step.epoch_ = job.epoch();
+  step.progress_ = job.progress();
+  step.ends_epoch_ = job.ledger && job.ledger->left() <= global_batch();
+  return step;
+}
+
+void Runtime::end_loop() {
+  notice_.reset();
+  const auto& job = training_.job;
+  auto& journal = *training_.journal;
+  auto* roster = views_.roster();
+  bool inside = !roster || roster->is_member();
+  outcome_ = training_.finished() ? Outcome::finished : views_.left() || !inside ? Outcome::left : Outcome::stopped;
+  if (training_.loop.is(step::LoopTable::running)) training_.loop.on(step::LoopTable::end);
+  journal.stable(job.step, std::nan(""));
+  if (views_.speaks_for_job() && journal.keeps_checkpoints())
+    journal.last_checkpoint(position_of(training_, roster ? roster->job() : ""), training_.replicas.items());
+  journal.close(job.step);
+  journal.end(record_outcome(outcome_), job.lineage, job.step);
+  if (roster) roster->report_outcome(outcome_, job.step);  // after what the job leaves is written
+}
+
+// ---- a step's end ----
+
+void Runtime::log(std::string_view name, double value) {
+  if (name.empty() || name.size() > wire::kMaxName) throw Failure(Code::invalid, "a log needs a short name");
+  if (training_.turn.logs() >= step::kMaxLogs)
+    throw Failure(Code::invalid, fmt::format("more than {} logs in a step", step::kMaxLogs));
+  training_.turn.log({std::string(name), value, contribution()});
+}
+
+void Runtime::fill_row() {
+  auto& row = training_.turn.fill_row(training_.job);
+  row.state_stripe = step() % Replicas::kStripes;
+  row.state_digest = training_.stripe_digest;
+  row.share = share_;
+  training_.adaptation.fill(row, contribution());
+}
+
+/// What of the row may change between two attempts to close a step.
+std::string Runtime::row_now() {
+  auto& turn = training_.turn;
+  turn.row().view_hash = view().hash();
+  if (auto* roster = views_.roster()) {
+    if (notice_ && notice_->given()) roster->leave_soon();
+    turn.name_plan(roster->plan());
+    turn.row().leaves = roster->leaves() ? 1 : 0;
+  }
+  return turn.encoded_row();
+}
+
+/// One attempt to close the step, in the current view.
+Status Runtime::try_to_close() {
+  auto& turn = training_.turn;
+  auto& group = views_.group();
+  turn.attempt_in(view());
+  auto rows = group.exchange(row_now());
+  if (!rows.ok()) return rows.error();
+  turn.rows_here(std::move(rows).value());
+  PLIANT_TRY(training_.reductions.wait_for_step());
+  turn.reduced();
+  PLIANT_TRY(group.confirm());
+  turn.confirmed();
+  return {};
+}
+
+void Runtime::close_surely() {
+  training_.turn.close();
+  while (!training_.turn.closed()) {
+    auto tried = try_to_close();
+    if (!tried.ok()) views_.go_on_after(tried.error());
+  }
+}
+
+void Runtime::close_step() {
+  auto& turn = training_.turn;
+  if (!turn.computing()) throw Failure(Code::invalid, "a step is closed once, inside a turn of session.steps()");
+  if (training_.job.ledger && !turn.leased())
+    throw Failure(Code::invalid, "sampler.next() was not called in this step");
+  training_.replicas.begin_averaging(*this, contribution());
+  fill_row();
+  auto began = clock_.now();
+  auto stalled = turn.timing().stalled;
+  close_surely();
+  turn.timing().exposed += clock_.now() - began - (turn.timing().stalled - stalled);
+  training_.replicas.finish_averaging();
+  const auto& summary = turn.conclude();
+  gradients_.observe(summary.contributors == 1 && views_.group().size() == 1);
+  training_.reductions.forget_step();
+  reporter_.set_averages(summary);
+  views_.decide();
+  training_.journal->stable(step(), reporter_.loss());
+  training_.job.samples += summary.samples;
+  training_.adaptation.count(summary);
+}
+
+/// Between two steps, on all workers alike.
+void Runtime::act(const Action& action) {
+  take_up_batch(training_.job, action);
+  if (auto share = action.shares.find(worker()); share != action.shares.end()) set_workload(share->second);
+  if (!views_.speaks_for_job()) return;
+  auto* roster = views_.roster();
+  if (action.workers && roster) roster->ask_for(static_cast<std::uint32_t>(*action.workers), action.settled);
+  if (action.replace && roster) roster->ask_to_replace(*action.replace);
+  if ((action.workers || action.replace) && !roster)
+    log::warn("step {}: a policy wants {}, but nobody can start any", step(), policy::describe(action));
+}
+
+void Runtime::end_step() {
+  auto& turn = training_.turn;
+  auto& job = training_.job;
+  auto& journal = *training_.journal;
+  if (!turn.closed()) close_step();
+  bool records = journal.records() && views_.counts();
+  auto record = records ? turn.record(job, worker()) : record::StepRecord{};
+  auto report = reporter_.report_of_step();
+  turn.commit(job);
+  report.progress = job.progress();
+  if (views_.counts()) training_.adaptation.judge(turn.summary(), job.step - 1, views_.speaks_for_job());
+  act(training_.adaptation.take_action());
+  auto times = turn.end(job, clock_.now());
+  training_.reductions.forget_done();
+  training_.note_stripe();  // now: the next forward pass changes buffers before it is sent
+  if (records) {
+    record.t = platform_.unix_time();
+    record.lr = reporter_.rate();
+    record.digest = training_.stripe_digest;
+    record.ledger_after = job.digest();
+    record.stall_ms = times.stall * 1e3;
+    journal.note(std::move(record));
+  }
+  if (views_.speaks_for_job() && journal.due(job.step))
+    journal.checkpoint(position_of(training_, views_.roster() ? views_.roster()->job() : ""),
+                       training_.replicas.items());
+  training_.adaptation.conclude(report, training_.finished());
+  reporter_.conclude(std::move(report));
+  if (training_.finished()) finish_job();
+  reporter_.tell_progress();
+}
+
+/// Nobody closes another step: bring the last logs and digest home.
+void Runtime::finish_job() {
+  fill_row();
+  auto rows = views_.exchange([&] { return row_now(); });
+  auto summary = step::fold_rows(rows, training_.turn.assignment().shares.size());
+  reporter_.set_averages(summary);
+  training_.adaptation.judge(summary, step(), views_.speaks_for_job());
+  training_.journal->stable(step(), reporter_.loss());
+}
+
+// ---- monitors ----
+
+rules::Where Runtime::where() const {
+  const auto& job = training_.job;
+  return {job.step, static_cast<double>(job.epoch()) + job.epoch_used(), job.progress(),
+          static_cast<double>(global_batch()), size()};
+}
+
+}  // namespace pliant::session

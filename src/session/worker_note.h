@@ -1,0 +1,45 @@
+// What a worker leaves in writing for whoever finds its process ended: how its loop ended, and the view that it acted
+// in last. A small file that `pliant run` names in PLIANT_NOTE. The coordinator and the neighbours are told as well,
+// but may be being replaced just then, or die with it; the file is there.
+#pragma once
+
+#include <pliant/types.h>
+
+#include <cstdint>
+#include <mutex>
+#include <string>
+
+#include "base/fd.h"
+#include "base/result.h"
+
+namespace pliant::session {
+
+struct WorkerNote {
+  Outcome outcome = Outcome::running;  ///< running: its loop has not ended
+  std::uint64_t view = 0;              ///< the epoch of the view that it acted in last; 0: in none
+  bool operator==(const WorkerNote&) const = default;
+};
+
+/// What the file says; an empty note if it is not there or says nothing that makes sense.
+WorkerNote read_worker_note(const std::string& path);
+
+/// The writer's end. Every change is one small write, which a kill comes before or after; nothing waits for a disk,
+/// because the note is of no use once its machine is gone. Threads: any.
+class NoteWriter {
+ public:
+  /// Without a path nothing is written. The file is made by the first change, in place of what it said before.
+  explicit NoteWriter(std::string path) : path_(std::move(path)) {}
+
+  Status set_outcome(Outcome outcome);
+  Status set_view(std::uint64_t epoch);
+
+ private:
+  Status write();  // guarded by mutex_
+
+  const std::string path_;
+  std::mutex mutex_;
+  Fd file_;          // guarded by mutex_
+  WorkerNote note_;  // guarded by mutex_
+};
+
+}  // namespace pliant::session

@@ -1,0 +1,48 @@
+// Looks at the state of every worker whenever a step begins, and at the end: weights as a function of the samples seen,
+// the same for all, with every sample of an epoch used once.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+
+#include "base/hash.h"
+#include "simulation/world.h"
+
+namespace pliant::sim {
+
+class Checker {
+ public:
+  Checker(World& world, std::size_t samples, std::uint64_t epochs)
+      : world_(world), samples_(samples), epochs_(epochs) {}
+
+  /// A worker begins a step with this state: how often each sample was used so far, in two copies.
+  void begins(Process& process, std::uint64_t step, std::uint64_t epoch, std::span<const double> counts);
+  /// Its loop has ended, because the work was done.
+  void finished(Process& process, std::span<const double> counts);
+  /// It was asked to leave, and has.
+  void left(Process& process) { left_.insert(process.id()); }
+
+  /// Of all that live, only these hold the state of the newest step, in the newest view that anybody acts in.
+  std::set<std::uint64_t> holders() const;
+  std::uint64_t steps() const { return newest_; }
+  bool any_finished() const { return any_finished_; }
+
+ private:
+  struct State {
+    std::uint64_t digest = 0, epoch = 0;
+    std::uint64_t by = 0;
+  };
+  World& world_;
+  const std::size_t samples_;
+  const std::uint64_t epochs_;
+  std::map<std::uint64_t, State> states_;            // by step
+  std::map<std::uint64_t, std::uint64_t> progress_;  // worker -> the step it began last
+  std::set<std::uint64_t> left_;
+  std::uint64_t newest_ = 0;
+  bool any_finished_ = false;
+};
+
+}  // namespace pliant::sim

@@ -1,0 +1,40 @@
+#include <gtest/gtest.h>
+
+#include "simulation/job.h"
+
+namespace pliant::sim {
+namespace {
+
+TEST(JobSimulation, TheSameSeedIsTheSameJob) {
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    auto once = simulate_job({seed, true}), again = simulate_job({seed, true});
+    EXPECT_EQ(once.trace, again.trace) << "seed " << seed;
+    EXPECT_EQ(once.failure, "") << "seed " << seed;
+  }
+}
+
+/// A trace changes nothing.
+TEST(JobSimulation, IsTheSameWithoutATrace) {
+  for (std::uint64_t seed = 0; seed < 60; ++seed)
+    EXPECT_EQ(simulate_job({seed, false}).events, simulate_job({seed, true}).events) << "seed " << seed;
+}
+
+TEST(JobSimulation, MeetsFaultsOfEveryKind) {
+  std::map<std::string, int> kinds;
+  std::uint64_t steps = 0, salvaged = 0;
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    auto outcome = simulate_job({seed, false});
+    EXPECT_EQ(outcome.failure, "") << "seed " << seed;
+    for (const auto& [kind, count] : outcome.kinds) kinds[kind] += count;
+    steps += outcome.steps;
+    salvaged += outcome.salvaged;
+  }
+  EXPECT_GT(steps, 10'000U);
+  EXPECT_GT(salvaged, 10U) << "what the dead had given is used, and the records say so";
+  for (const char* kind : {"kill", "kill2", "term", "stop", "resize", "join-kill", "switch-kill", "sigstop",
+                           "coordinator", "cut", "cut-kill", "store"})
+    EXPECT_GE(kinds[kind], 20) << kind;
+}
+
+}  // namespace
+}  // namespace pliant::sim
