@@ -8,6 +8,7 @@ void Checker::begins(Process& process, std::uint64_t step, std::uint64_t epoch, 
   State now{digest_bytes(counts.data(), counts.size_bytes()), epoch, process.id()};
   auto [known, first] = states_.emplace(step, now);
   progress_[process.id()] = step;
+  process.note_blank(false);
   newest_ = std::max(newest_, step);
   world_.note(process, "begins step {} of epoch {}, state {:08x}", step, epoch, now.digest >> 32);
   if (known->second.digest != now.digest || known->second.epoch != epoch)
@@ -37,7 +38,9 @@ std::set<std::uint64_t> Checker::holders() const {
   auto newest_view = world_.newest_view();
   for (const auto& [id, step] : progress_) {
     auto* process = world_.worker(id);
-    if (process && !left_.contains(id) && step + 1 >= newest_ && process->last_view() == newest_view) ids.insert(id);
+    if (process && !process->blank() && !left_.contains(id) && step + 1 >= newest_ &&
+        process->last_view() == newest_view)
+      ids.insert(id);
   }
   return ids;
 }

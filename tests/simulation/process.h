@@ -46,6 +46,9 @@ class Process {
     if (!dead_) last_view_ = epoch;
   }
   std::uint64_t last_view() const { return last_view_; }
+  /// It has asked to be taken in, and has no state until it begins a step.
+  void note_blank(bool blank) { blank_ = blank; }
+  bool blank() const { return blank_; }
   /// How its loop ended, as it left in writing.
   void note_outcome(Outcome outcome) {
     if (!dead_) outcome_ = outcome;
@@ -82,7 +85,7 @@ class Process {
   std::unique_ptr<session::Platform> platform_;
   std::unique_ptr<Fiber> fiber_;
   std::function<void(bool good)> ended_;
-  bool dead_ = false, stopped_ = false, notified_ = false;
+  bool dead_ = false, stopped_ = false, notified_ = false, blank_ = false;
   bool parked_ = false, waking_ = false, running_ = false;
   int doom_ = -1;
   Outcome outcome_ = Outcome::running;
