@@ -140,8 +140,8 @@ void Mesh::wait_for_descriptors(Link& link) {
 /// False if it is nothing that peers say to each other.
 bool Mesh::take_in(Link& link, wire::Message message, std::vector<Fd> fds) {
   auto id = link.member.id;
-  if (std::holds_alternative<wire::Bye>(message))
-    link.orderly = true;
+  if (const auto* bye = std::get_if<wire::Bye>(&message))
+    link.orderly = true, link.last_view = std::max(link.last_view, bye->view);
   else if (view_of(message) || is_letter(message))
     dispatch(id, {id, std::move(message), std::move(fds)});
   else
@@ -198,7 +198,10 @@ void Mesh::believe_dead(std::uint64_t id, std::uint64_t view) {
   });
 }
 
-void Mesh::note_view(std::uint64_t epoch) { watch_->note_view(epoch); }
+void Mesh::note_view(std::uint64_t epoch) {
+  view_ = epoch;
+  watch_->note_view(epoch);
+}
 
 /// Nothing of its process will ever be heard again. What it has noted is read before it is forgotten.
 void Mesh::bury(Link& link) {
@@ -298,7 +301,9 @@ void Mesh::flush(Link& link) {
 void Mesh::say_goodbye() {
   run([this] {
     auto parcel = std::make_shared<Parcel>();
-    parcel->message = wire::Bye{};
+    wire::Bye bye;
+    bye.view = view_;
+    parcel->message = bye;
     for (auto& [id, link] : links_) {
       if ((!link.socket && !link.remote) || link.lost) continue;
       link.outbox.push_back(parcel);

@@ -7,6 +7,7 @@
 // has ended may come back as another process.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -36,7 +37,8 @@ struct PeerLoss {
   bool orderly = false;  ///< it had said goodbye
   bool proven = false;   ///< the kernel says that its process is gone. Proof may follow as a second loss.
   std::string how;
-  std::uint64_t view = 0;  ///< proven: the epoch of the view that it was in; 0: not known. May be told later.
+  /// Proven, or orderly: the epoch of the view that it was in; 0: not known. May be told later.
+  std::uint64_t view = 0;
 };
 
 /// What a view wants to hear. Called on the mesh's thread.
@@ -87,7 +89,7 @@ class Mesh {
   /// Somebody's kernel says that this worker's process is gone, which was in the view with that epoch. Soon told as a
   /// proven loss; again, if its death is known and only the view is news.
   void believe_dead(std::uint64_t id, std::uint64_t view = 0);
-  /// A proof of this worker's death will say that it was in the view with this epoch.
+  /// A proof of this worker's death, and its goodbye, will say that it was in the view with this epoch.
   void note_view(std::uint64_t epoch);
   /// Data's way to other hosts; nullptr in a job of one host.
   Streams* streams() { return roads_ ? &roads_->streams() : nullptr; }
@@ -128,7 +130,7 @@ class Mesh {
     bool proven = false;
     Nanos retry_at{0};
     std::string how;
-    std::uint64_t last_view = 0;  // of one that is proven dead
+    std::uint64_t last_view = 0;  // of one that is proven dead, or has said goodbye
   };
   struct Stranger {
     net::Peer peer;
@@ -179,6 +181,7 @@ class Mesh {
 
   std::unique_ptr<Roads> roads_;  // nullptr in a job of one host
   std::unique_ptr<DeathWatch> watch_;
+  std::atomic<std::uint64_t> view_{0};  // the epoch of the one that this worker acts in
 
   mutable std::mutex mutex_;
   std::uint64_t refused_ = 0;        // guarded by mutex_

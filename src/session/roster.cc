@@ -121,8 +121,9 @@ void Roster::on_entered(std::uint64_t from, const wire::Entered& entered) {
 void Roster::on_lost(const collective::PeerLoss& loss) {
   std::lock_guard lock(mutex_);
   if (loss.orderly) {
-    departed_.insert(loss.id);
-    if (gives_up_ && member_->view().rank_of(loss.id) >= 0) apply(member_->on_lost(loss.id, true, clock_.now()));
+    auto& last = departed_[loss.id];
+    last = std::max(last, loss.view);
+    if (gives_up_ && member_->view().rank_of(loss.id) >= 0) apply(member_->on_lost(loss.id, true, clock_.now(), last));
     return;
   }
   if (loss.proven) testify(loss);
@@ -228,10 +229,20 @@ void Roster::apply(const membership::Decision& decision) {
   }
   if (decision.ask) ask_store(*decision.ask);
   if (decision.enter) next_ = *decision.enter;
+  if (decision.evicted) next_.reset();  // whatever was to be entered is over
+  if (!decision.evicted) report_view();
   if (decision.enter || decision.evicted) {
     outside_ = decision.evicted;
     changed_->notify_all();
   }
+}
+
+/// A view may end while it is entered, or before. Whoever dies in it is then known to have been in it: so must those be
+/// who are left.
+void Roster::report_view() {
+  const auto& view = member_->view();
+  if (view.rank_of(self()) < 0 || std::exchange(reported_, view.hash()) == view.hash()) return;
+  transport_->tell(wire::Adopted{membership::notice_of(view), step_});
 }
 
 /// A store takes one successor of each epoch. Asked again by the machine until there is an answer.
@@ -282,8 +293,8 @@ void Roster::guard(collective::Group* group) {
 
 void Roster::give_up_on_departed() {
   gives_up_ = true;  // on those too whose goodbye is still on its way
-  for (auto id : departed_)
-    if (member_->view().rank_of(id) >= 0) apply(member_->on_lost(id, true, clock_.now()));
+  for (const auto& [id, last] : departed_)
+    if (member_->view().rank_of(id) >= 0) apply(member_->on_lost(id, true, clock_.now(), last));
 }
 
 bool Roster::must_change() const {

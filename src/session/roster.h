@@ -9,7 +9,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <set>
 #include <string>
 
 #include "base/clock.h"
@@ -109,6 +108,7 @@ class Roster {
   /// Somebody waits for another view: workers that left in good order are as good as dead.
   void give_up_on_departed();                        // guarded by mutex_
   void apply(const membership::Decision& decision);  // guarded by mutex_
+  void report_view();                                // guarded by mutex_
   void on_view(const wire::ViewNotice& notice);      // guarded by mutex_
   void meet(const std::vector<wire::Member>& members);
   void ask_store(const membership::View& view);  // guarded by mutex_
@@ -129,11 +129,12 @@ class Roster {
   bool outside_ = true;                       // guarded by mutex_; in no view
   std::uint64_t formed_ = 0;                  // guarded by mutex_; hash of the view that somebody entered last
   std::uint64_t kept_ = 0;                    // guarded by mutex_; hash of the view entered with the group before
-  std::set<std::uint64_t> departed_;          // guarded by mutex_
-  bool gives_up_ = false;                     // on whoever departs, until the next view; guarded by mutex_
-  std::string layout_;                        // guarded by mutex_
-  std::uint64_t step_ = 0;                    // guarded by mutex_
-  collective::Group* group_ = nullptr;        // guarded by mutex_
+  std::uint64_t reported_ = 0;                // guarded by mutex_; hash of the view that the coordinator was told of
+  std::map<std::uint64_t, std::uint64_t> departed_;  // id -> the epoch of its last view; guarded by mutex_
+  bool gives_up_ = false;                            // on whoever departs, until the next view; guarded by mutex_
+  std::string layout_;                               // guarded by mutex_
+  std::uint64_t step_ = 0;                           // guarded by mutex_
+  collective::Group* group_ = nullptr;               // guarded by mutex_
 
   std::map<std::uint64_t, Nanos> unreached_;    // newcomers of the plan, since when; guarded by mutex_
   bool asking_ = false, store_silent_ = false;  // guarded by mutex_

@@ -150,7 +150,7 @@ void visit(Fields& f, RegionNotice& m) {
 }
 template <class Fields>
 void visit(Fields& f, Bye& m) {
-  f(m.outcome), f(m.step);
+  f(m.outcome), f(m.step), f(m.view);
 }
 template <class Fields>
 void visit(Fields& f, Unreached& m) {

@@ -263,6 +263,7 @@ struct RegionNotice {
 struct Bye {
   std::uint8_t outcome = static_cast<std::uint8_t>(Outcome::finished);
   std::uint64_t step = 0;  ///< steps done
+  std::uint64_t view = 0;  ///< to other workers: the epoch of the view that the sender acted in last
 };
 
 /// worker -> coordinator: my loop has ended, and how. The process goes on, and may end without a Bye.

@@ -12,6 +12,7 @@
 #include <mutex>
 
 #include "base/fault.h"
+#include "collective/connection_watch.h"
 #include "collective/group.h"
 #include "collective/team.h"
 #include "net/shared_memory.h"
@@ -299,6 +300,25 @@ TEST(Mesh, AProofOfDeathSaysInWhichViewTheDeadWas) {
     EXPECT_EQ(news.last_view(), 9U);
     EXPECT_EQ(waitpid(child, nullptr, 0), child);
   }
+}
+
+TEST(Mesh, AGoodbyeSaysInWhichViewItsSenderWas) {
+  TeamPlan plan(2);
+  News news, other;
+  Mesh mesh("test", plan.members[0], std::move(plan.listeners[0]), news.events(), {}, &ConnectionWatch::make);
+  {
+    Mesh leaver("test", plan.members[1], std::move(plan.listeners[1]), other.events(), {}, &ConnectionWatch::make);
+    mesh.connect(plan.members);
+    leaver.connect(plan.members);
+    until([&] { return news.findings() == 1 && other.findings() == 1; });
+    leaver.note_view(3);
+    leaver.note_view(7);
+    leaver.say_goodbye();
+  }
+  until([&] { return news.losses() == 1; });
+  std::lock_guard lock(news.mutex);
+  EXPECT_TRUE(news.lost.at(0).orderly);
+  EXPECT_EQ(news.lost[0].view, 7U);
 }
 
 TEST(Mesh, TheViewOfTheDeadMayBeKnownLaterThanTheDeath) {

@@ -211,8 +211,9 @@ void TwinTransport::take_in(std::uint64_t from, Parcel parcel) {
   std::uint64_t view = 0;
   if (auto* word = std::get_if<ForView>(&parcel)) view = word->view;
   if (auto* message = std::get_if<wire::Message>(&parcel)) {
-    if (std::holds_alternative<wire::Bye>(*message)) {
+    if (const auto* bye = std::get_if<wire::Bye>(message)) {
       links_[from].orderly = true;
+      links_[from].last_view = std::max(links_[from].last_view, bye->view);
       return;
     }
     if (auto* entered = std::get_if<wire::Entered>(message)) view = entered->view_hash;
@@ -300,7 +301,9 @@ void TwinTransport::silence_from(const std::string& host) {
 void TwinTransport::believe_dead(std::uint64_t id, std::uint64_t view) {
   process_.later(Nanos(0), [this, alive = alive_, id, view] {
     if (!*alive || !links_.contains(id) || id == self_.id) return;
-    if (remote(links_[id])) lose(id, true, "its host says that its process ended", view);
+    auto& link = links_[id];
+    if (link.proven && std::exchange(link.last_view, std::max(link.last_view, view)) < view) return tell_loss(link);
+    if (remote(link)) lose(id, true, "its host says that its process ended", view);
   });
 }
 
@@ -313,7 +316,7 @@ void TwinTransport::lose(std::uint64_t id, bool proven, const std::string& how, 
   link.connected = false;
   link.lost = true;
   link.proven = proven || link.orderly;
-  link.last_view = view;
+  link.last_view = std::max(link.last_view, view);
   link.outbox.clear();
   link.held.clear();
   tell_loss(link);
@@ -380,7 +383,9 @@ void TwinTransport::say_goodbye(Outcome outcome, std::uint64_t step) {
   process_.note_outcome(outcome);
   std::vector<std::uint64_t> all;
   for (const auto& [id, link] : links_) all.push_back(id);
-  send(all, wire::Bye{});
+  wire::Bye bye;
+  bye.view = process_.last_view();
+  send(all, bye);
   tell(wire::Bye{static_cast<std::uint8_t>(outcome), step});
 }
 

@@ -15,7 +15,7 @@ std::vector<Message> one_of_each() {
           Progress{10, 7, 4, 1, 3, 100, 6400, 1234.5, 0.25, "accuracy 0.9"},
           PeerHello{"job", 7},
           RegionNotice{0x1234, "gradients", 4096, 4096, 2},
-          Bye{2, 10},
+          Bye{2, 10, 4},
           Ready{"8 items"},
           Plan{5, 0x1234, view},
           Adopted{view, 10},

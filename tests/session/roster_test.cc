@@ -1,0 +1,105 @@
+// The membership driver, with a transport that is played by the test.
+#include "session/roster.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+#include <vector>
+
+namespace pliant::session {
+namespace {
+
+using membership::View;
+
+View view_of(std::uint64_t term, std::uint64_t epoch, const std::vector<std::uint64_t>& ids) {
+  View view{term, epoch, 42, 0, {}};
+  for (auto id : ids) view.members.push_back({id, 0, "@" + std::to_string(id)});
+  return view;
+}
+
+/// What the roster hears, and what it tells the coordinator.
+struct Post {
+  TransportEvents events;
+  std::vector<wire::Message> told;
+
+  template <class T>
+  std::vector<T> told_of() const {
+    std::vector<T> all;
+    for (const auto& message : told)
+      if (const auto* known = std::get_if<T>(&message)) all.push_back(*known);
+    return all;
+  }
+  void lose(std::uint64_t id, bool orderly, std::uint64_t view) {
+    events.on_lost({id, orderly, true, "the test says so", view});
+  }
+};
+
+class PlayedTransport final : public Transport {
+ public:
+  explicit PlayedTransport(Post& post) : post_(post) {}
+  void start(TransportEvents events) override { post_.events = std::move(events); }
+  void stop() override {}
+  void expect(std::vector<wire::Member>) override {}
+  void send(std::vector<std::uint64_t>, wire::Message) override {}
+  bool reaches(const std::vector<wire::Member>&) const override { return true; }
+  void believe_dead(std::uint64_t, std::uint64_t) override {}
+  void note_view(std::uint64_t) override {}
+  Result<std::unique_ptr<collective::Group>> form(collective::Team) override { return Error{Code::peer_lost, ""}; }
+  void tell(wire::Message message) override { post_.told.push_back(std::move(message)); }
+  void report(wire::Progress) override {}
+  void report_outcome(Outcome, std::uint64_t) override {}
+  void say_goodbye(Outcome, std::uint64_t) override {}
+  void decide(const std::string&, const std::string&, Answered) override {}
+
+ private:
+  Post& post_;
+};
+
+RosterOptions member_of(const View& view, Post& post) {
+  RosterOptions options;
+  options.job = "job";
+  options.self = view.members[0];
+  options.view = view;
+  options.has_coordinator = true;
+  options.open = [&post] { return std::make_unique<PlayedTransport>(post); };
+  return options;
+}
+
+wire::InForce in_force(const View& view) { return {view.term, membership::notice_of(view)}; }
+
+TEST(Roster, AViewThatWasNotEnteredInTimeIsForgottenWithTheEviction) {
+  Post post;
+  Roster roster(member_of(view_of(1, 1, {1, 2}), post));
+  post.events.on_letter(2, in_force(view_of(2, 2, {1, 2})));
+  ASSERT_TRUE(roster.await_next());
+  post.events.on_letter(2, in_force(view_of(3, 3, {2})));
+  EXPECT_FALSE(roster.await_next());
+  post.events.on_coordinator(wire::Over{});
+  EXPECT_FALSE(roster.await_entry("w[3]"));  // it is in no view, and nobody takes it in
+}
+
+TEST(Roster, TheCoordinatorHearsOfAViewThatEndsBeforeItIsEntered) {
+  Post post;
+  Roster roster(member_of(view_of(1, 1, {1, 2, 3}), post));
+  post.lose(3, false, 1);
+  post.events.on_letter(2, in_force(view_of(2, 2, {1, 2, 3})));  // it was taken in before it died
+  EXPECT_TRUE(roster.must_change());
+  auto reports = post.told_of<wire::Adopted>();
+  ASSERT_FALSE(reports.empty());
+  EXPECT_EQ(reports.back().view.epoch, 2U);
+}
+
+TEST(Roster, AGoodbyeFromALaterViewProvesNothingAboutThisOne) {
+  for (std::uint64_t last_view : {1, 2}) {
+    Post post;
+    Roster roster(member_of(view_of(1, 1, {1, 2, 3}), post));
+    post.lose(3, true, last_view);
+    post.lose(2, false, 1);
+    post.events.on_coordinator(wire::Over{});  // or it would wait
+    EXPECT_EQ(roster.await_next().has_value(), last_view == 1);
+    EXPECT_EQ(roster.view().epoch, last_view == 1 ? 2U : 1U);
+  }
+}
+
+}  // namespace
+}  // namespace pliant::session
