@@ -61,6 +61,7 @@ void Member::propose_if_promised(Nanos now, Decision& out) {
   if (votes_are_dead() && !anybody_holds()) return give_up(now, out);
   auto next = next_of_base();
   if (next.newcomers.size() == next.members.size()) return;  // who promised was lost since: proof decides
+  if (out_of_reach(next)) return;
   store(std::move(next), promised_);
   state_ = State::proposing;
   quiet_since_ = now;
@@ -75,6 +76,13 @@ bool Member::never_acted_in(const View& successor) const {
     const auto lost = lost_.find(m.id);
     return proven_dead(m.id) && lost->second.last > 0;
   });
+}
+
+/// Nobody who is heard here is in it, and somebody who is may live, and take it up. A store would know.
+bool Member::out_of_reach(const View& successor) const {
+  const auto& members = successor.members;
+  return !has_store_ && std::ranges::all_of(members, [&](const auto& m) { return lost_.contains(m.id); }) &&
+         std::ranges::any_of(members, [&](const auto& m) { return !ended(m.id); });
 }
 
 bool Member::anybody_holds() const {
@@ -108,7 +116,7 @@ View Member::next_of_base() const {
 }
 
 void Member::conclude_if_stored(Nanos now, Decision& out) {
-  if (state_ != State::proposing || !enough(stored_by_)) return;
+  if (state_ != State::proposing || !enough(stored_by_) || out_of_reach(*stored_)) return;
   if (!needs_store(stored_by_)) return conclude(now, out);
   state_ = State::deciding;
   quiet_since_ = now;

@@ -58,6 +58,9 @@
 // claimed term and keeps its epoch and members; who is lost in it is removed by the next recovery. Otherwise the
 // base without those who did not promise: term as claimed, epoch one higher.
 // So all views in force that have one epoch have the same members, whoever decided them.
+// Without a store, a successor whose members are all lost, but not all proven dead, is neither proposed nor concluded:
+// none of those who are heard would go on in it. Whoever is in it and lives takes it up, once enough hear each other
+// again. With a store it is asked for, because the store may have let others go on instead, who do not know yet.
 //
 // With a store outside of the job (store.h), whoever did not promise and is not proven dead is left behind by the
 // store's leave, and not by a majority's: any members go on, even a single one, if the store has not let others do so
@@ -200,6 +203,7 @@ class Member {
   bool votes_are_dead() const;
   bool anybody_holds() const;
   bool never_acted_in(const View& successor) const;
+  bool out_of_reach(const View& successor) const;
   void give_up(Nanos now, Decision& out);
   bool needs_store(const Ids& who) const { return has_store_ && !by_proof(who); }
   int lower_left() const;

@@ -135,6 +135,67 @@ TEST(Candidate, WhatSomebodyStoredIsProposedAgain) {
   EXPECT_EQ(view_in(letter_to<wire::Propose>(out, 2).view).hash(), view_of(3, 2, {1, 2, 5}).hash());
 }
 
+/// Members 3 to 5 have ended a step with which they go; 1 and 2, who stay, are lost.
+Member leaver_without_those_who_stay() {
+  Member three(3, kLarge);
+  (void)three.adopt(view_of(1, 2, {1, 2}), kNow);
+  for (std::uint64_t id : {1, 2}) (void)three.on_lost(id, false, kNow);
+  return three;
+}
+
+wire::Promise promise_with(const View& stored) { return {2, notice_of(kLarge), 1, notice_of(stored), 1}; }
+
+TEST(Candidate, WhatNobodyWhoIsHeardIsInIsNotDecided) {
+  auto three = leaver_without_those_who_stay();
+  const auto stored = view_of(1, 2, {1, 2});
+  (void)three.on_message(4, promise_with(stored), kNow);
+  auto out = three.on_message(5, promise_with(stored), kNow);
+  EXPECT_TRUE(out.letters.empty());  // a majority, but none of it would go on
+  EXPECT_FALSE(out.evicted);
+  out = three.on_time(Member::kPatience);
+  EXPECT_EQ(receivers_of<wire::Claim>(out), (Ids{1, 2}));  // they may be back
+  EXPECT_TRUE(three.on_message(1, wire::Decline{2, notice_of(stored)}, kNow).evicted);
+}
+
+TEST(Candidate, IfAllWhoWereToStayAreDeadThoseWhoWereToGoStay) {
+  auto three = leaver_without_those_who_stay();
+  for (std::uint64_t id : {4, 5}) (void)three.on_message(id, promise_with(view_of(1, 2, {1, 2})), kNow);
+  EXPECT_TRUE(three.on_lost(1, true, kNow, 1).letters.empty());
+  auto out = three.on_lost(2, true, kNow, 1);
+  EXPECT_EQ(ids_of(view_in(letter_to<wire::Propose>(out, 4).view)), (Ids{3, 4, 5}));
+}
+
+TEST(Candidate, WhatTheDeadMayHaveActedInStaysInForce) {
+  auto three = leaver_without_those_who_stay();
+  for (std::uint64_t id : {4, 5}) (void)three.on_message(id, promise_with(view_of(1, 2, {1, 2})), kNow);
+  (void)three.on_lost(1, true, kNow);  // nobody knows in which view
+  auto out = three.on_lost(2, true, kNow, 1);
+  EXPECT_EQ(ids_of(view_in(letter_to<wire::Propose>(out, 4).view)), (Ids{1, 2}));
+}
+
+TEST(CandidateWithStore, TheStoreIsAskedForWhatNobodyWhoIsHeardIsIn) {
+  Member two(2, view_of(1, 1, {1, 2}), true);
+  (void)two.adopt(view_of(1, 2, {1}), kNow);
+  (void)two.on_lost(1, false, kNow);
+  auto out = two.on_time(kLater);
+  ASSERT_TRUE(out.ask);  // which may have let this one go on before
+  EXPECT_EQ(ids_of(*out.ask), (Ids{1}));
+}
+
+TEST(Candidate, AProposalIsNotConcludedOnceAllWhoAreInItAreLost) {
+  Member three(3, kLarge);
+  (void)three.adopt(view_of(1, 2, {1, 4}), kNow);
+  for (std::uint64_t id : {1, 2}) (void)three.on_lost(id, false, kNow);
+  (void)three.on_message(4, promise_with(view_of(1, 2, {1, 4})), kNow);
+  auto out = three.on_message(5, promise_with(view_of(1, 2, {1, 4})), kNow);
+  const auto proposed = letter_to<wire::Propose>(out, 4);
+  (void)three.on_message(4, wire::Stored{2, view_in(proposed.view).hash()}, kNow);
+  (void)three.on_lost(4, false, kNow);
+  out = three.on_message(5, wire::Stored{2, view_in(proposed.view).hash()}, kNow);
+  EXPECT_FALSE(out.evicted);
+  EXPECT_EQ(receivers_of<wire::Claim>(three.on_time(Member::kPatience)), (Ids{1, 2, 4, 5}));
+}
+
 TEST(Candidate, DeclinedForTheTermTheLowestClaimsAboveItOnceAtOnce) {
   Member one(1, kView);
   (void)one.on_lost(3, false, kNow);

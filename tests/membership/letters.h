@@ -45,6 +45,12 @@ std::set<std::uint64_t> receivers_of(const Decision& decision) {
 
 using Ids = std::set<std::uint64_t>;
 
+inline Ids ids_of(const View& view) {
+  Ids ids;
+  for (const auto& member : view.members) ids.insert(member.id);
+  return ids;
+}
+
 inline wire::Promise promise(std::uint64_t term, const View& view) { return {term, notice_of(view), 0, {}}; }
 inline wire::Propose proposal(std::uint64_t term, const View& view) { return {term, notice_of(view)}; }
 inline wire::InForce in_force(const View& view) { return {view.term, notice_of(view)}; }
