@@ -50,6 +50,7 @@ std::string note_text(const CoordinatorNote& note) {
     all["outcomes"].push_back({{"id", id}, {"outcome", static_cast<int>(outcome)}});
   all["ended"] = json::array();
   for (const auto& [id, view] : memory.ended) all["ended"].push_back({{"id", id}, {"view", view}});
+  all["invited"] = memory.invited;
   return all.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
@@ -74,6 +75,7 @@ std::optional<CoordinatorNote> note_from(const std::string& text) {
     for (const auto& each : all.at("outcomes"))
       note.memory.outcomes[each.at("id")] = wire::outcome_in(each.at("outcome").get<std::uint8_t>());
     for (const auto& each : all.at("ended")) note.memory.ended[each.at("id")] = each.at("view").get<std::uint64_t>();
+    note.memory.invited = all.at("invited").get<std::set<std::uint64_t>>();
     return note;
   } catch (const json::exception&) {
     return std::nullopt;

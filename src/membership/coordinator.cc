@@ -17,7 +17,7 @@ constexpr Nanos kUnreached = std::chrono::seconds(30);
 bool Memory::operator==(const Memory& other) const {
   return view.hash() == other.view.hash() && wanted == other.wanted && spare == other.spare &&
          next_id == other.next_id && restarts == other.restarts && stopping == other.stopping &&
-         outcomes == other.outcomes && ended == other.ended;
+         outcomes == other.outcomes && ended == other.ended && invited == other.invited;
 }
 
 Coordinator::Coordinator(CoordinatorOptions options, const std::optional<Memory>& memory)
@@ -38,6 +38,7 @@ Coordinator::Coordinator(CoordinatorOptions options, const std::optional<Memory>
     worker.ended = worker.counted = true;
     worker.last_view = last_view;
   }
+  for (auto id : memory->invited) workers_[id].invited = true;
 }
 
 Memory Coordinator::memory() const {
@@ -50,6 +51,8 @@ Memory Coordinator::memory() const {
       memory.outcomes[id] = worker.outcome;
   for (const auto& member : view_.members)
     if (const auto& worker = workers_.at(member.id); has_ended(worker)) memory.ended[member.id] = worker.last_view;
+  for (const auto& [id, worker] : workers_)
+    if (worker.invited && !worker.ended && !in_view(id)) memory.invited.insert(id);
   return memory;
 }
 
@@ -230,18 +233,29 @@ void Coordinator::on(Link link, const wire::Adopted& adopted) {
   if (plan_ && view.value().hash() == plan_->base) send(link, *plan_);  // it may have come too early
 }
 
+/// What a worker answers to a claim says which view is the newest that it knows.
+void Coordinator::hear_view(std::uint64_t id, const wire::ViewNotice& notice) {
+  auto view = view_from(notice);
+  auto& worker = workers_.at(id);
+  worker.answered = true;
+  if (!view.ok()) return;
+  if (view.value().rank_of(id) >= 0) worker.view = std::max(worker.view, view.value().epoch);
+  learn(view.value());
+}
+
 void Coordinator::on(Link link, const wire::Promise& promise) {
   auto id = worker_at(link);
   if (!id) return;
-  if (auto view = view_from(promise.view); view.ok()) learn(view.value());
+  hear_view(*id, promise.view);
   if (promise.term != term_) return;
   promised_.insert(*id);
   leading_ = leading_ || promised_by_enough();
 }
 
 void Coordinator::on(Link link, const wire::Decline& decline) {
-  if (!worker_at(link)) return;
-  if (auto view = view_from(decline.view); view.ok()) learn(view.value());
+  auto id = worker_at(link);
+  if (!id) return;
+  hear_view(*id, decline.view);
   if (decline.term >= term_ && formed()) claim_above(decline.term);
 }
 
@@ -303,8 +317,11 @@ void Coordinator::plan() {
   next.members = members;
   plan_ = wire::Plan{term_, view_.hash(), notice_of(next)};
   for (const auto& member : view_.members) send_to(member.id, *plan_);
-  for (const auto& member : members)
-    if (!in_view(member.id)) send_to(member.id, *plan_);
+  for (const auto& member : members) {
+    if (in_view(member.id)) continue;
+    workers_.at(member.id).invited = true;
+    send_to(member.id, *plan_);
+  }
 }
 
 std::string Coordinator::objection_to(const wire::Resize& resize) const {
@@ -364,10 +381,7 @@ Letters Coordinator::on_message(Link link, const wire::Message& message) {
 }
 
 Letters Coordinator::act() {
-  if (!may_all_be_gone())
-    gone_since_.reset();
-  else if (!gone_since_)
-    gone_since_ = now_;
+  look_for_the_end();
   form_first_view();
   begin_again();
   lower_wanted();

@@ -29,6 +29,9 @@
 //              (see below), and it writes checkpoints
 //   rescue     there is one, and a worker is ready       leading    a view of those who are ready, with a term of its
 //                                                                   own, that says where to begin again
+//   any        nobody is left, but members who may have  claiming   kTimeToReport later, ask them which view they know:
+//              been left behind in an older view than               claim a term. Whoever answers that it knows no
+//              newer that in which somebody died                          one is out; the others are waited for
 //   over       a newer view with living members          claiming   it was not over
 //
 // How a job ended: finished, if a member of the last view said that its loop is finished; else stopped, if somebody
@@ -102,6 +105,8 @@ struct Memory {
   std::map<std::uint64_t, Outcome> outcomes{};  ///< of the view's members whose loop has ended
   /// Members of the view whose process has ended, and the epoch of the view that each was in.
   std::map<std::uint64_t, std::uint64_t> ended{};
+  /// Workers outside of the view that were in a plan, and are not known to have ended: they may have become members.
+  std::set<std::uint64_t> invited{};
   bool operator==(const Memory& other) const;
 };
 
@@ -153,6 +158,8 @@ class Coordinator {
     bool joined = false;                 // at least once
     bool ready = false;                  // to be taken in
     bool served = false;                 // was a member
+    bool invited = false;                // was in a plan: may have become a member
+    bool answered = false;               // has said which view it knows, since it was asked for that
     bool goodbye = false;                // said so
     Outcome outcome = Outcome::running;  // of its loop, by its own word
     std::string words;                   // how its process ended
@@ -227,6 +234,8 @@ class Coordinator {
   bool anybody(Outcome outcome) const;
   bool may_be_member(std::uint64_t id) const;
   bool may_all_be_gone() const;
+  void look_for_the_end();
+  void hear_view(std::uint64_t id, const wire::ViewNotice& notice);
   std::uint64_t newest_of_the_dead() const;
   bool all_gone() const;
   bool may_have_switched() const;
@@ -296,6 +305,7 @@ class Coordinator {
   Nanos now_{0};
   std::optional<Nanos> idle_since_;  // more wait than are needed
   std::optional<Nanos> gone_since_;  // all members of the view
+  bool asked_ = false;               // those who may have been left behind, which view they know
   bool settled_ = false;             // nobody need wait
 };
 

@@ -32,8 +32,7 @@ bool Coordinator::may_be_member(std::uint64_t id) const {
   if (has_ended(worker) || worker.goodbye) return false;
   if (worker.link) {
     if (!in_view(id) || worker.ready) return false;  // whoever is ready has said that it is in no view
-    bool left_behind = worker.view < newest_of_the_dead() && gone_since_ && now_ - *gone_since_ >= kTimeToReport;
-    return !left_behind;
+    return worker.view >= newest_of_the_dead() || !asked_ || !worker.answered;
   }
   if (in_view(id) || is_planned(id)) return true;
   // A worker that is out of sight may be a member of a view that is known only from those who died in it, or left for
@@ -41,7 +40,7 @@ bool Coordinator::may_be_member(std::uint64_t id) const {
   if (newest_of_the_dead() <= view_.epoch && !any_member(Outcome::left)) return false;
   auto agent = agents_.find(worker.self.host);
   bool known_to_be_gone = agent != agents_.end() && agent->second.link && agent->second.complete && !worker.named;
-  return (worker.named || worker.served) && !known_to_be_gone;
+  return (worker.named || worker.served || worker.invited) && !known_to_be_gone;
 }
 
 /// The epoch of the newest view that somebody who has ended was in. Others may have been left behind in an older one.
@@ -52,7 +51,20 @@ std::uint64_t Coordinator::newest_of_the_dead() const {
   return newest;
 }
 
-/// Nobody is left but those who are there and may have been left behind: since then they have had time to say more.
+/// Those who are there and may have been left behind have time to say more; then they are asked which view they know.
+void Coordinator::look_for_the_end() {
+  if (!may_all_be_gone()) {
+    gone_since_.reset();
+    asked_ = false;
+    return;
+  }
+  if (!gone_since_) gone_since_ = now_;
+  if (now_ - *gone_since_ < kTimeToReport || std::exchange(asked_, true)) return;
+  for (auto& [id, worker] : workers_) worker.answered = false;
+  claim_above(term_);
+}
+
+/// Nobody is left but those who are there and may have been left behind.
 bool Coordinator::may_all_be_gone() const {
   return formed() && std::ranges::none_of(workers_, [&](const auto& entry) {
            const auto& worker = entry.second;

@@ -4,6 +4,8 @@
 namespace pliant::membership {
 namespace {
 
+using namespace std::chrono_literals;
+
 // ---- resizing ----
 
 TEST_F(CoordinatorTest, ResizeIsAnsweredOrRefused) {
@@ -328,6 +330,53 @@ TEST_F(CoordinatorTest, WhoeverIsOnlyOutOfReachIsWaitedFor) {
   out_ = machine_->on_closed(link_of(1));
   EXPECT_FALSE(machine_->needs_checkpoint());
   EXPECT_FALSE(machine_->over());
+}
+
+/// Worker 0 has died in a view that nobody has reported.
+wire::Ended ended_in(std::uint64_t view) { return {0, 0, "killed by signal 9", 0, view, 0}; }
+
+TEST_F(CoordinatorTest, WhoeverMayHaveBeenLeftBehindIsAskedBeforeTheJobIsOver) {
+  make_running({.wanted = 2});
+  out_ = machine_->on_time(Nanos(0));
+  say(kAgent, ended_in(2));
+  out_ = machine_->on_time(10s);
+  EXPECT_FALSE(machine_->over());
+  ASSERT_EQ(sent_to_worker<wire::Claim>(1).size(), 1U);
+  out_ = machine_->on_time(20s);
+  EXPECT_FALSE(machine_->over());  // it may be stopped
+  EXPECT_TRUE(sent_to_worker<wire::Claim>(1).empty());
+  say(link_of(1), wire::Decline{1, notice_of(view_of(1, 1, {0, 1}))});
+  EXPECT_TRUE(machine_->over());
+}
+
+TEST_F(CoordinatorTest, WhoeverIsAskedMayKnowTheViewThatTheDeadWasIn) {
+  make_running({.wanted = 2});
+  out_ = machine_->on_time(Nanos(0));
+  say(kAgent, ended_in(2));
+  out_ = machine_->on_time(10s);
+  say(link_of(1), wire::Decline{1, notice_of(view_of(2, 2, {0, 1}))});
+  EXPECT_FALSE(machine_->over());
+  EXPECT_EQ(machine_->view().epoch, 2U);
+}
+
+TEST_F(CoordinatorTest, ASuccessorWaitsForWhoeverMayHaveBeenTakenIn) {
+  make_running({.wanted = 1});
+  resize(2);
+  say(kAgent, wire::Started{1, 101});
+  join_ready(1);
+  EXPECT_EQ(planned(), (Ids{0, 1}));
+  auto memory = machine_->memory();
+  EXPECT_EQ(memory.invited, (std::set<std::uint64_t>{1}));
+  make({.wanted = 1}, memory);
+  hello();
+  say(kAgent, wire::Started{0, 100});
+  say(kAgent, ended_in(3));  // in which worker 1 may be as well
+  out_ = machine_->on_time(10s);
+  EXPECT_FALSE(machine_->over());
+  say(kAgent, wire::Ended{1, 1, "exit code 0", 0, 3, static_cast<std::uint8_t>(Outcome::finished)});
+  hello();
+  EXPECT_EQ(machine_->verdict(), Outcome::finished);
+  EXPECT_TRUE(machine_->memory().invited.empty());
 }
 
 TEST_F(CoordinatorTest, AJobThatFinishedOrWasStoppedDoesNotBeginAgain) {
