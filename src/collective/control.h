@@ -65,6 +65,9 @@ struct Control {
   alignas(64) std::atomic<std::uint32_t> bell;      ///< grows with every publication; sleepers wait on it
   alignas(64) std::atomic<std::uint32_t> sleepers;  ///< threads of this rank that sleep on bells
   alignas(64) std::atomic<std::uint32_t> channels;  ///< published entries of `channel`
+  /// This rank has ended the view. Set before it says so to anybody: whoever finds everything complete, and then this
+  /// word unset on all ranks, knows that all of them find it complete too.
+  alignas(64) std::atomic<std::uint32_t> fenced;
 
   /// What this rank's caller is blocked on: 1 + the channel's index, 0 if nothing; and how often that changed.
   alignas(64) std::atomic<std::uint32_t> blocked_on;

@@ -20,20 +20,29 @@ constexpr auto kRetry = 50ms;
 
 }  // namespace
 
-ProcessWatch::ProcessWatch(net::Loop& loop, OnEnded ended) : loop_(loop), ended_(std::move(ended)) {
-  auto line = net::Lifeline::create([this, alive = std::weak_ptr(alive_)](std::uint64_t id) {
-    loop_.post([this, alive, id] {
-      if (!alive.lock()) return;
-      // By now it may be another process that is watched as this worker. Its number is its own: there is a pidfd of it.
-      auto at = processes_.find(id);
-      if (at == processes_.end() || !at->second.pidfd) return;
-      if (has_ended(id) || net::is_exiting(at->second.pid)) ended_(id);
-    });
-  });
+ProcessWatch::ProcessWatch(net::Loop& loop, Events events) : loop_(loop), events_(std::move(events)) {
+  auto post = [this, alive = std::weak_ptr(alive_)](auto action) {
+    return [this, alive, action](std::uint64_t id) {
+      loop_.post([alive, action, id] {
+        if (alive.lock()) action(id);
+      });
+    };
+  };
+  auto standstill = [this](std::uint64_t id) {
+    if (events_.on_standstill && processes_.contains(id)) events_.on_standstill(id);
+  };
+  auto line = net::Lifeline::create({post([this](std::uint64_t id) { marked(id); }), post(standstill)});
   if (line.ok())
     lifeline_ = std::move(line).value();
   else
     log::debug("no lifeline, deaths are noticed later: {}", line.error().message);
+}
+
+/// By now it may be another process that is watched as this worker. Its number is its own: there is a pidfd of it.
+void ProcessWatch::marked(std::uint64_t id) {
+  auto at = processes_.find(id);
+  if (at == processes_.end() || !at->second.pidfd) return;
+  if (has_ended(id) || net::is_exiting(at->second.pid)) events_.on_ended(id);
 }
 
 ProcessWatch::~ProcessWatch() {
@@ -54,11 +63,11 @@ void ProcessWatch::watch(std::uint64_t id, pid_t pid) {
 void ProcessWatch::open(std::uint64_t id, Process& process) {
   process.pidfd = Fd(static_cast<int>(syscall(kPidfdOpen, process.pid, 0)));
   if (process.pidfd) {
-    loop_.watch(process.pidfd.get(), [this, id] { ended_(id); });
+    loop_.watch(process.pidfd.get(), [this, id] { events_.on_ended(id); });
   } else if (errno == ESRCH) {
     loop_.post([this, alive = std::weak_ptr(alive_), id, pid = process.pid] {
       if (!alive.lock()) return;
-      if (auto at = processes_.find(id); at != processes_.end() && at->second.pid == pid) ended_(id);
+      if (auto at = processes_.find(id); at != processes_.end() && at->second.pid == pid) events_.on_ended(id);
     });
   } else if (!retries_) {
     log::warn("cannot watch worker {}: {}", id, errno_error("pidfd").message);

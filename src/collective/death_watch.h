@@ -18,7 +18,11 @@ namespace pliant::collective {
 /// Threads: made, used and destroyed on the loop's thread, or while it does not run.
 class DeathWatch {
  public:
-  using OnEnded = std::function<void(std::uint64_t id)>;
+  /// Called on the loop's thread.
+  struct Events {
+    std::function<void(std::uint64_t id)> on_ended;         ///< once for each watched process
+    std::function<void(std::uint64_t id)> on_standstill{};  ///< its process lives and does not run; now and then
+  };
   virtual ~DeathWatch() = default;
   /// Process `pid` is worker `id`, until forget() or another call for this id.
   virtual void watch(std::uint64_t id, pid_t pid) = 0;
@@ -35,15 +39,14 @@ class DeathWatch {
   virtual std::uint64_t last_view(std::uint64_t id) const = 0;
 };
 
-/// Makes one that calls `ended` on the loop's thread, once for each watched process.
-using WatchMaker = std::function<std::unique_ptr<DeathWatch>(net::Loop& loop, DeathWatch::OnEnded ended)>;
+using WatchMaker = std::function<std::unique_ptr<DeathWatch>(net::Loop& loop, DeathWatch::Events events)>;
 
 /// By pidfd, and by lifeline where there is one: its word comes long before the pidfd's, because the kernel takes a
 /// process's memory apart first. If a process ends before it is watched, and its number is another's by then, that one
 /// is watched instead: its worker is then lost without proof, and the agent's word (Mesh::believe_dead) is the proof.
 class ProcessWatch final : public DeathWatch {
  public:
-  ProcessWatch(net::Loop& loop, OnEnded ended);
+  ProcessWatch(net::Loop& loop, Events events);
   ~ProcessWatch() override;
 
   void watch(std::uint64_t id, pid_t pid) override;
@@ -61,9 +64,10 @@ class ProcessWatch final : public DeathWatch {
   };
   void open(std::uint64_t id, Process& process);
   void open_missing();
+  void marked(std::uint64_t id);
 
   net::Loop& loop_;
-  const OnEnded ended_;
+  const Events events_;
   std::map<std::uint64_t, Process> processes_;                  // by worker's id
   std::optional<net::Loop::Timer> retries_;                     // while a pidfd is missing
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // shared: with what was posted and not run yet

@@ -177,9 +177,16 @@ void Engine::fence(Error why) {
     if (fenced_.load(std::memory_order_relaxed)) return;
     fence_error_ = std::move(why);
     fenced_.store(true, std::memory_order_release);
+    control_->fenced.store(1, std::memory_order_seq_cst);
   }
   { std::lock_guard wait_for_work_in_progress(work_mutex_); }
   nudge();
+}
+
+bool Engine::any_fenced() const {
+  return std::ranges::any_of(neighbours_, [&](int rank) {
+    return controls_[rank] && controls_[rank]->fenced.load(std::memory_order_seq_cst) != 0;
+  });
 }
 
 /// Every member had finished its slices. After a fence on all ranks the counters stand still.

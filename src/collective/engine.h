@@ -120,6 +120,9 @@ class Engine {
   /// The first reason stands. When this returns, nothing is published any more.
   void fence(Error why);
   bool fenced() const { return fenced_.load(std::memory_order_acquire); }
+  /// A rank of this host has ended the view. Asked after everything that an act needs was seen to be complete: if not,
+  /// those who end the view from here on find it complete as well.
+  bool any_fenced() const;
   /// See Group.
   bool settle(Work& work);
   std::optional<std::vector<std::string>> settle_exchange();

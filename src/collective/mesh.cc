@@ -36,8 +36,9 @@ Mesh::Mesh(std::string job, wire::Member self, Fd listener, MeshEvents events, s
     news.on_lost = [this](std::uint64_t id, const std::string& how) { close(link_of(id), how); };
     roads_ = std::make_unique<Roads>(loop_, job_, self_.id, std::move(*hosts), std::move(news));
   }
-  auto ended = [this](std::uint64_t id) { process_ended(id); };
-  watch_ = watch ? watch(loop_, ended) : std::make_unique<ProcessWatch>(loop_, ended);
+  DeathWatch::Events seen{[this](std::uint64_t id) { process_ended(id); },
+                          [this](std::uint64_t id) { stands_still(id); }};
+  watch_ = watch ? watch(loop_, seen) : std::make_unique<ProcessWatch>(loop_, seen);
   thread_ = std::thread([this] {
     watch_listener();
     loop_.every(5ms, [this] { serve_retries(); });
@@ -180,6 +181,15 @@ void Mesh::process_ended(std::uint64_t id) {
   auto& link = link_of(id);
   if (link.socket && !link.proven) read_peer(id);  // what it still had to say is in the socket, and comes first
   prove(link, "its process ended");
+}
+
+/// The connection ends, so that both sides begin again with a new one once it runs: nothing of the old one is answered
+/// late.
+void Mesh::stands_still(std::uint64_t id) {
+  auto& link = link_of(id);
+  if (!events_.loses_standing_still || link.lost || !link.greeted) return;
+  log::warn("worker {} (pid {}) does not run: the others go on without it until it does", id, link.pid);
+  close(link, "it does not run");
 }
 
 void Mesh::believe_dead(std::uint64_t id, std::uint64_t view) {

@@ -59,6 +59,9 @@ struct MeshEvents {
   std::function<void(std::uint64_t id)> on_found{};
   /// About twenty times a second.
   std::function<void()> on_tick;
+  /// A neighbour whose process lives but does not run (stopped, frozen) counts as lost, without proof, until it runs
+  /// again. Else it is waited for.
+  bool loses_standing_still = false;
 };
 
 class Mesh {
@@ -157,6 +160,7 @@ class Mesh {
   void close(Link& link, const std::string& how);
   void disconnect(Link& link);
   void process_ended(std::uint64_t id);
+  void stands_still(std::uint64_t id);
   void prove(Link& link, const std::string& how);
   void bury(Link& link);
   void tell(const Link& link);

@@ -157,6 +157,7 @@ Engine::Moved Engine::conclude(Work& work) {
     if (bridge_ && !work.confirmed_later_ && !told) publish(channel, Counter::copied, target, work.use_);
   }
   if (bridge_ && !work.confirmed_later_ && !all_have(work, everybody_, &Channel::copied, target)) return Moved::no;
+  if (!bridge_ && !work.confirmed_later_ && any_fenced()) return Moved::no;  // the view's end is on its way here
   finish(work);
   return Moved::yes;
 }

@@ -168,7 +168,10 @@ Result<std::vector<std::string>> Engine::exchange(std::string_view row) {
 }
 
 Status Engine::confirm() {
-  if (!bridge_) return {};
+  if (!bridge_) {
+    if (!any_fenced()) return {};
+    return fenced() ? fence_reason() : Error{Code::peer_lost, "another worker has ended the view"};
+  }
   std::lock_guard lock(exchange_mutex_);
   {
     std::lock_guard against_fence(fence_mutex_);

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <utility>
 
+#include "membership/directory_store.h"
+
 namespace pliant::membership {
 namespace {
 
@@ -72,6 +74,9 @@ Result<EtcdAddress> parse_etcd_address(const std::string& url) {
 }
 
 Result<std::unique_ptr<Store>> open_store(net::Loop& loop, const std::string& url) {
+  constexpr std::string_view kDirectory = "dir:";
+  if (url.starts_with(kDirectory))
+    return std::unique_ptr<Store>(std::make_unique<DirectoryStore>(loop, url.substr(kDirectory.size())));
   auto address = parse_etcd_address(url);
   if (!address.ok()) return address.error();
   std::vector<net::Endpoint> servers;

@@ -149,6 +149,8 @@ class Member {
   /// The epoch of the newest view that this worker knows of, in whichever life.
   std::uint64_t newest_known() const { return std::max(over_, view_.epoch); }
   bool is_lost(std::uint64_t id) const { return lost_.contains(id); }
+  /// Its process is gone, by a kernel's word.
+  bool ended(std::uint64_t id) const;
 
  private:
   enum class State { steady, switching, recovering, claiming, proposing, deciding, evicted };
@@ -197,7 +199,6 @@ class Member {
   bool newer(const View& view) const;
   /// Dead, and its last view was none after the base: what it has decided is known.
   bool proven_dead(std::uint64_t id) const;
-  bool ended(std::uint64_t id) const;
   bool enough(const Ids& who) const;
   bool by_proof(const Ids& who) const;
   bool votes_are_dead() const;

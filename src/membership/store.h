@@ -50,6 +50,7 @@ class Store {
 /// IPv6 as "[fd00::1]:2379"; the port may be left out (2379), and so may the prefix ("/pliant/"). Names are resolved
 /// here, which may take long. Code::invalid if that is no store's address, Code::not_found if one of its names has
 /// none. Does not connect yet.
+/// "dir:/path": in that directory of this machine (directory_store.h).
 Result<std::unique_ptr<Store>> open_store(net::Loop& loop, const std::string& url);
 
 }  // namespace pliant::membership

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/futex.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -27,7 +28,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::uint64_t kExiting = 0x4;  // PF_EXITING, in the flags of /proc/PID/stat
-constexpr Nanos kNap = 1s;
+constexpr int kQuietLooks = 20;  // between two reports of one standstill
 // The threads of a killed process end one after the other, as they get a core: soon, but on a crowded machine later.
 constexpr Nanos kEagerly = 200us;
 constexpr Nanos kPatiently = 5ms;
@@ -80,17 +81,20 @@ struct Lifeline::Line {
   robust_list entry{};
   std::atomic<std::uint32_t> word{0};
   std::atomic<std::uint64_t> note{0};
+  std::atomic<std::uint64_t> beats{0};
+  std::atomic<std::uint32_t> beating{0};  // the thread that counts them
 };
 
 Lifeline::Line& Lifeline::line_in(const Mapping& memory) {
   return *std::launder(reinterpret_cast<Line*>(memory.data()));
 }
 
-Result<std::unique_ptr<Lifeline>> Lifeline::create(OnDeath on_death) {
+Result<std::unique_ptr<Lifeline>> Lifeline::create(Events events) {
   auto own = create_segment("pliant:lifeline", kPage, Backing::reserved);
   if (!own.ok()) return own.error();
   new (own.value().memory.data()) Line{};
-  std::unique_ptr<Lifeline> made(new Lifeline(std::move(own).value(), std::move(on_death)));
+  (void)mlock(own.value().memory.data(), kPage);  // where that is not allowed, a swapped page delays a beat
+  std::unique_ptr<Lifeline> made(new Lifeline(std::move(own).value(), std::move(events)));
   std::promise<void> promise;
   auto held = promise.get_future();
   made->thread_ = std::thread([line = made.get(), promise = std::move(promise)]() mutable {
@@ -100,6 +104,7 @@ Result<std::unique_ptr<Lifeline>> Lifeline::create(OnDeath on_death) {
     line->let_go();
   });
   held.wait();  // before anybody can watch it
+  made->beating_ = std::thread([line = made.get()] { line->beat(); });
   return made;
 }
 
@@ -107,6 +112,7 @@ Lifeline::~Lifeline() {
   stopping_ = true;
   nudge();
   thread_.join();
+  beating_.join();
 }
 
 void Lifeline::nudge() {
@@ -157,29 +163,67 @@ std::uint64_t Lifeline::noted_by(std::uint64_t id) const {
   return at == watched_.end() ? 0 : line_in(*at->second.memory).note.load(std::memory_order_seq_cst);
 }
 
+/// Takes no lock, so that nobody who holds one and gets no core can keep it from counting.
+void Lifeline::beat() {
+  auto& line = line_in(own_.memory);
+  line.beating.store(static_cast<std::uint32_t>(gettid()), std::memory_order_seq_cst);
+  while (!stopping_) {
+    line.beats.fetch_add(1, std::memory_order_relaxed);
+    FutexWord word{&bell_, bell_.load(std::memory_order_seq_cst)};
+    if (!stopping_) futex_wait_any({&word, 1}, Pulse::kBeat);
+  }
+  line.beating.store(0, std::memory_order_seq_cst);
+}
+
+/// Those of whom it is to be told. To be called once a beat.
+std::vector<std::uint64_t> Lifeline::standing_still() {
+  std::vector<std::uint64_t> ids;
+  std::lock_guard lock(mutex_);
+  for (auto& [id, watched] : watched_) {
+    const auto& line = line_in(*watched.memory);
+    auto thread = static_cast<pid_t>(line.beating.load(std::memory_order_seq_cst));
+    if (watched.told || thread == 0) continue;
+    auto still = watched.pulse.stands_still(line.beats.load(std::memory_order_relaxed),
+                                            [&] { return task_state(watched.pid, thread); });
+    if (!still)
+      watched.quiet_looks = 0;
+    else if (watched.quiet_looks-- <= 0)
+      watched.quiet_looks = kQuietLooks, ids.push_back(id);
+  }
+  return ids;
+}
+
 void Lifeline::run() {
+  SteadyClock clock;
+  auto next_look = clock.now() + Pulse::kBeat;
   while (!stopping_) {
     std::vector<FutexWord> words{{&bell_, bell_.load(std::memory_order_seq_cst)}};
     std::vector<std::shared_ptr<Mapping>> keep;  // of those words
     std::vector<std::uint64_t> dead;
-    Nanos limit = kNap;
+    auto now = clock.now();
+    if (now >= next_look) {
+      next_look = now + Pulse::kBeat;
+      for (auto id : standing_still())
+        if (events_.on_standstill) events_.on_standstill(id);
+    }
+    Nanos limit = next_look - now;
     {
       std::lock_guard lock(mutex_);
       for (auto& [id, watched] : watched_) {
         if (watched.told) continue;
         const auto& word = line_in(*watched.memory).word;
-        auto now = word.load(std::memory_order_seq_cst);
-        if (now == watched.seen) {
-          words.push_back({&word, now});
+        auto value = word.load(std::memory_order_seq_cst);
+        if (value == watched.seen) {
+          words.push_back({&word, value});
           keep.push_back(watched.memory);
-        } else if (now & FUTEX_OWNER_DIED) {
+        } else if (value & FUTEX_OWNER_DIED) {
           if (watched.looks == 0) futex_wake(&word);  // the kernel wakes one
           if ((watched.told = is_exiting(watched.pid))) dead.push_back(id);
           limit = std::min<Nanos>(limit, ++watched.looks < kEagerLooks ? kEagerly : kPatiently);
         }  // else it was let go: there is nothing more to see
       }
     }
-    for (auto id : dead) on_death_(id);
+    for (auto id : dead) events_.on_death(id);
     if (dead.empty() && !stopping_) futex_wait_any(words, limit);
   }
 }

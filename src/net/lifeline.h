@@ -9,7 +9,8 @@
 // the process is exiting, and so none will ever run again.
 //
 // The same memory holds a number that its owner may set. It outlives the owner for as long as it is watched, so that
-// others can read what a process said last, however suddenly it died.
+// others can read what a process said last, however suddenly it died. And it holds the owner's pulse (pulse.h): a second
+// thread counts there and does nothing else, so that the others see whether the process runs.
 #pragma once
 
 #include <sys/types.h>
@@ -21,9 +22,11 @@
 #include <memory>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "base/fd.h"
 #include "base/result.h"
+#include "net/pulse.h"
 #include "net/shared_memory.h"
 
 namespace pliant::net {
@@ -34,9 +37,12 @@ bool is_exiting(pid_t pid);
 
 class Lifeline {
  public:
-  using OnDeath = std::function<void(std::uint64_t id)>;
-  /// `on_death` is called on a thread of its own, once per death.
-  static Result<std::unique_ptr<Lifeline>> create(OnDeath on_death);
+  /// Called on a thread of its own.
+  struct Events {
+    std::function<void(std::uint64_t id)> on_death;         ///< once
+    std::function<void(std::uint64_t id)> on_standstill{};  ///< it lives and does not run; now and then, while it is so
+  };
+  static Result<std::unique_ptr<Lifeline>> create(Events events);
   /// After this nothing is called any more. Whoever watches this one sees nothing special.
   ~Lifeline();
   Lifeline(const Lifeline&) = delete;
@@ -63,21 +69,25 @@ class Lifeline {
     std::uint32_t seen = 0;             // as long as it lives
     int looks = 0;                      // for a proof, since it is marked
     bool told = false;                  // its death; the memory stays, to be read
+    Pulse pulse{};
+    int quiet_looks = 0;  // until its standstill may be told again
   };
-  Lifeline(OwnSegment own, OnDeath on_death) : own_(std::move(own)), on_death_(std::move(on_death)) {}
+  Lifeline(OwnSegment own, Events events) : own_(std::move(own)), events_(std::move(events)) {}
   static Line& line_in(const Mapping& memory);
   void nudge();
   void run();
   void hold();
   void let_go();
+  void beat();
+  std::vector<std::uint64_t> standing_still();
 
   OwnSegment own_;
-  const OnDeath on_death_;
+  const Events events_;
   mutable std::mutex mutex_;
   std::map<std::uint64_t, Watched> watched_;  // guarded by mutex_
   std::atomic<std::uint32_t> bell_{0};        // what the thread sleeps on, besides lines
   std::atomic<bool> stopping_{false};
-  std::thread thread_;
+  std::thread thread_, beating_;
 };
 
 }  // namespace pliant::net

@@ -22,6 +22,9 @@ constexpr Nanos kLonelyLimit = 10s;
 constexpr Nanos kTimeToConnect = 50ms;
 /// Agreement on a view takes milliseconds, unless those who should agree cannot be reached.
 constexpr Nanos kPatience = 3s;
+/// A worker that was left behind, came back and stayed for so long comes back at once the next time.
+constexpr Nanos kStayed = 30s;
+constexpr Nanos kFirstPause = 500ms, kLongestPause = 8s;
 /// A newcomer that is not reached for so long is named to the coordinator.
 constexpr Nanos kTimeToReach = 3s;
 
@@ -285,6 +288,11 @@ View Roster::view() const {
   return member_->view();
 }
 
+bool Roster::is_dead(std::uint64_t id) const {
+  std::lock_guard lock(mutex_);
+  return member_->ended(id);
+}
+
 void Roster::guard(collective::Group* group) {
   std::lock_guard lock(mutex_);
   group_ = group;
@@ -359,13 +367,24 @@ void Roster::adopt(const View& view) {
 bool Roster::await_entry(const std::string& layout) {
   if (!has_coordinator()) throw Failure(Code::refused, "the other workers went on without this one");
   std::unique_lock lock(mutex_);
-  if (member_->view().size() > 0)
+  if (member_->view().size() > 0) {
     member_.emplace(self(), View{}, options_.has_store, member_->newest_known());  // back again: a newcomer
+    pause_before_return(lock);
+  }
   layout_ = layout;
   transport_->tell(wire::Ready{layout});
   changed_->await(lock, [&] { return next_ || !failure_.ok() || over_; });
   if (!failure_.ok()) throw Failure(failure_.error().code, failure_.error().message);
   return next_.has_value();
+}
+
+/// None for the first return, then twice as long each time, until this worker has stayed for a while.
+void Roster::pause_before_return(std::unique_lock<std::mutex>& lock) {
+  if (clock_.now() - returned_at_ > kStayed) return_pause_ = Nanos(0);
+  if (return_pause_ > Nanos(0))
+    changed_->await_for(lock, clock_, return_pause_, [&] { return over_ || !failure_.ok() || leaves_; });
+  return_pause_ = std::clamp(2 * return_pause_, kFirstPause, kLongestPause);
+  returned_at_ = clock_.now();
 }
 
 std::optional<View> Roster::plan() const {

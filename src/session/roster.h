@@ -52,6 +52,8 @@ class Roster {
   bool is_member() const;
   /// The newest view that this worker adopted.
   membership::View view() const;
+  /// Its process is gone: nothing that it could write will change any more.
+  bool is_dead(std::uint64_t id) const;
 
   /// The group to fence when its view ends; nullptr before it is destroyed. Fenced at once if that has happened.
   void guard(collective::Group* group);
@@ -74,7 +76,8 @@ class Roster {
   /// After a step with unanimous summaries: `view` follows, unless a loss comes first. await_next() tells.
   void adopt(const membership::View& view);
   /// Outside of any view: asks to be taken in, and waits for that. False if the job is over. Without a coordinator
-  /// there is nobody to ask: Failure.
+  /// there is nobody to ask: Failure. A worker that is left behind again and again waits longer each time before it
+  /// asks, because every return costs the others a change of view.
   bool await_entry(const std::string& layout);
 
   /// What is planned, once there are connections to all who come.
@@ -113,6 +116,7 @@ class Roster {
   void meet(const std::vector<wire::Member>& members);
   void ask_store(const membership::View& view);  // guarded by mutex_
   wire::Join introduction() const;
+  void pause_before_return(std::unique_lock<std::mutex>& lock);
 
   RosterOptions options_;
   const Clock& clock_;
@@ -135,6 +139,7 @@ class Roster {
   std::string layout_;                               // guarded by mutex_
   std::uint64_t step_ = 0;                           // guarded by mutex_
   collective::Group* group_ = nullptr;               // guarded by mutex_
+  Nanos return_pause_{0}, returned_at_{0};           // guarded by mutex_
 
   std::map<std::uint64_t, Nanos> unreached_;    // newcomers of the plan, since when; guarded by mutex_
   bool asking_ = false, store_silent_ = false;  // guarded by mutex_

@@ -21,10 +21,13 @@ class SocketTransport final : public Transport {
       credentials = {options_.hosts->secret,
                      {net::Purpose::coordinator, options_.job, options_.self.id, UINT64_MAX, 0, 0},
                      options_.hosts->address};
+    auto heard = once_made(events);
+    // Who is left behind must be able to come back, and somebody must decide who is.
+    heard.loses_standing_still = !options_.coordinator.empty() && (options_.hosts || !options_.store.empty());
     {
       std::lock_guard lock(making_);
       mesh_ = std::make_unique<collective::Mesh>(options_.job, options_.self, std::move(options_.listener),
-                                                 once_made(events), std::move(options_.hosts), options_.watch);
+                                                 std::move(heard), std::move(options_.hosts), options_.watch);
     }
     if (!options_.store.empty()) open_store(options_.store);
     if (options_.coordinator.empty()) return;

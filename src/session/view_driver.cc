@@ -237,7 +237,9 @@ void ViewDriver::take_up(const View& view, std::unique_ptr<collective::Group> gr
   auto& reductions = training_.reductions;
   auto before = std::exchange(view_, view);
   auto ended = std::exchange(group_, std::move(group));
-  if (turn.closing() && !settled.step_complete) reductions.salvage(*ended, before, view_, training_.self, turn.row());
+  if (turn.closing() && !settled.step_complete) {
+    reductions.salvage(*ended, before, view_, training_.self, turn.row(), [this](auto id) { return roster_->is_dead(id); });
+  }
   reductions.use(group_.get());
   auto regions = reductions.renew_regions();
   reductions.settle(settled.lacking, turn.fate(settled.step_complete));

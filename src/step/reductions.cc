@@ -193,9 +193,11 @@ void Reductions::go_on_alone() {
 // ---- the dead that had given everything ----
 
 void Reductions::salvage(collective::Group& ended, const View& before, const View& after, std::uint64_t self,
-                         SummaryRow& row) {
-  for (int rank = 0; rank < before.size(); ++rank)
-    if (speaks_for(self, before, after, rank) && left_complete(ended, rank)) take_over(ended, rank, row);
+                         SummaryRow& row, const std::function<bool(std::uint64_t)>& is_dead) {
+  for (int rank = 0; rank < before.size(); ++rank) {
+    if (!speaks_for(self, before, after, rank) || !is_dead(before.members[static_cast<std::size_t>(rank)].id)) continue;
+    if (left_complete(ended, rank)) take_over(ended, rank, row);
+  }
 }
 
 bool Reductions::left_complete(collective::Group& ended, int rank) const {

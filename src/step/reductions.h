@@ -5,6 +5,7 @@
 // are done, or none is.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -73,9 +74,10 @@ class Reductions final : public Reducer {
   void go_on_alone();
 
   /// Adds to this worker's row and gradients those of the dead that had given everything to the step, if it is this
-  /// worker that speaks for them. `ended` is the group of view `before`; only those of this host can be spoken for.
+  /// worker that speaks for them. `ended` is the group of view `before`; only those of this host can be spoken for, and
+  /// only if they are dead: who was left behind alive may still write its memory.
   void salvage(collective::Group& ended, const membership::View& before, const membership::View& after,
-               std::uint64_t self, SummaryRow& row);
+               std::uint64_t self, SummaryRow& row, const std::function<bool(std::uint64_t id)>& is_dead);
 
  private:
   std::uint64_t number_of(const std::string& name);

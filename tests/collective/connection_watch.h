@@ -7,7 +7,7 @@ namespace pliant::collective {
 
 class ConnectionWatch final : public DeathWatch {
  public:
-  static std::unique_ptr<DeathWatch> make(net::Loop&, OnEnded) { return std::make_unique<ConnectionWatch>(); }
+  static std::unique_ptr<DeathWatch> make(net::Loop&, Events) { return std::make_unique<ConnectionWatch>(); }
   void watch(std::uint64_t, pid_t) override {}
   void watch_lifeline(std::uint64_t, const Fd&) override {}
   void forget(std::uint64_t) override {}

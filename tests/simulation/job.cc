@@ -49,7 +49,8 @@ class Job {
   explicit Job(const JobOptions& options)
       : dice_(combine(options.seed, 1)),
         setting_(setting_of(dice_)),
-        world_({options.seed, setting_.hosts, setting_.workers, setting_.store, options.trace},
+        // On one host the job's own directory decides (membership/directory_store.h).
+        world_({options.seed, setting_.hosts, setting_.workers, setting_.store || setting_.hosts == 1, options.trace},
                [this](Process& self) { train(*this, self); }),
         checker_(world_, setting_.samples, setting_.epochs) {
     world_.may_die = [this](const Process& process) { return may_die(process); };
@@ -165,10 +166,10 @@ void Job::notify(Process* process) {
 void Job::pause(Process* process) {
   if (!process) return;
   ++outcome_.faults;
-  world_.note(*process, "is stopped");
-  process->stop();
+  world_.stop(*process);
   auto id = process->id();
-  world_.scheduler().after(dice_.between(milliseconds(1), milliseconds(900)), [this, id] {
+  auto longest = dice_.chance(50) ? milliseconds(300) : milliseconds(4000);
+  world_.scheduler().after(dice_.between(milliseconds(1), longest), [this, id] {
     if (auto* stopped = world_.worker(id)) stopped->go_on();
   });
 }

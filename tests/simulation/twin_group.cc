@@ -66,6 +66,7 @@ TwinGroup::TwinGroup(Process& process, TwinTransport* transport, collective::Tea
       seen_confirmed_(team_.members.size()) {
   view_->published.resize(team_.members.size());
   view_->groups.push_back(this);
+  view_->fenced.erase(team_.rank);  // every group has control words of its own
   for (int rank : neighbours())
     for (const auto& word : view_->published[static_cast<std::size_t>(rank)]) apply(word);
 }
@@ -209,6 +210,7 @@ bool TwinGroup::advance(TwinOperation& operation) {
     }
     if (use.copied.size() < all) return false;
   }
+  if (!several_hosts() && !operation.confirmed_later_ && any_fenced()) return false;
   complete(operation);
   process_.wake();
   return true;
@@ -330,8 +332,11 @@ Result<std::vector<std::string>> TwinGroup::exchange(std::string_view row) {
 }
 
 Status TwinGroup::confirm() {
-  if (!several_hosts()) return {};
   process_.breathe();
+  if (!several_hosts()) {
+    if (!any_fenced()) return {};
+    return fenced_ ? *fenced_ : Error{Code::peer_lost, "another worker has ended the view"};
+  }
   if (fenced_) return *fenced_;
   ++confirmed_;
   publish({Word::Kind::confirmed});
@@ -351,6 +356,7 @@ Status TwinGroup::confirm() {
 void TwinGroup::fence(Error why) {
   if (!fenced_) process_.world().note(process_, "fences a group of {}: {}", team_.members.size(), why.message);
   if (!fenced_) fenced_ = std::move(why);
+  if (process_.alive()) view_->fenced.insert(team_.rank);
   process_.wake();
 }
 

@@ -38,6 +38,7 @@ struct TwinInput final : collective::InputMemory {
 struct TwinView {
   std::vector<std::vector<Word>> published;                                 // by rank
   std::vector<TwinGroup*> groups;                                           // of processes that are in it
+  std::set<int> fenced;                                                     // ranks that have ended it
   std::map<std::string, std::map<int, std::shared_ptr<TwinInput>>> inputs;  // by region and rank
 };
 
@@ -131,6 +132,8 @@ class TwinGroup final : public collective::Group {
   const std::string& host_of(int rank) const { return team_.members[static_cast<std::size_t>(rank)].host; }
   std::vector<int> neighbours() const;
   bool several_hosts() const;
+  /// As Engine::any_fenced().
+  bool any_fenced() const { return !view_->fenced.empty(); }
   void publish(Word word);
   void apply(const Word& word);
   void advance_soon();

@@ -287,15 +287,23 @@ void TwinTransport::silence_from(const std::string& host) {
   std::vector<std::uint64_t> silent;
   for (const auto& [id, link] : links_)
     if (link.connected && link.member.host == host) silent.push_back(id);
-  for (auto id : silent) {
-    lose(id, false, "it was silent for too long");
-    // The other end sees the connection's end, if anything gets there.
-    auto* peer = process_.world().transport_of(id);
-    if (!peer || process_.world().cut(self_.host, host)) continue;
-    peer->process_.later(milliseconds(1), [peer, alive = peer->alive_, id = self_.id] {
-      if (*alive) peer->lose(id, false, "it closed the connection");
-    });
-  }
+  for (auto id : silent) hang_up(id, "it was silent for too long");
+}
+
+/// The other end sees the connection's end, if anything gets there and as soon as it runs.
+void TwinTransport::hang_up(std::uint64_t id, const std::string& how) {
+  auto& link = links_[id];
+  auto connection = link.connection;
+  auto* peer = process_.world().transport_of(id);
+  lose(id, false, how);
+  if (!peer || process_.world().cut(self_.host, link.member.host)) return;
+  peer->process_.later(milliseconds(1), [peer, alive = peer->alive_, id = self_.id, connection] {
+    if (*alive && peer->links_[id].connection == connection) peer->lose(id, false, "it closed the connection");
+  });
+}
+
+void TwinTransport::stands_still(std::uint64_t id) {
+  if (auto link = links_.find(id); link != links_.end() && link->second.connected) hang_up(id, "it does not run");
 }
 
 void TwinTransport::believe_dead(std::uint64_t id, std::uint64_t view) {
@@ -320,7 +328,7 @@ void TwinTransport::lose(std::uint64_t id, bool proven, const std::string& how, 
   link.outbox.clear();
   link.held.clear();
   tell_loss(link);
-  if (remote(link) && !link.proven && id < self_.id && !std::exchange(link.dialing, true)) dial(id);
+  if (!link.proven && id < self_.id && !std::exchange(link.dialing, true)) dial(id);
 }
 
 void TwinTransport::tell_loss(const Link& link) {

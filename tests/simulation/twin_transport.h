@@ -1,8 +1,9 @@
 // The twin of a worker's connections: letters and words between simulated processes, over hosts whose links may fail.
 //
-// On one host nothing that is sent gets lost, and every death is proven to every neighbour a little later. Between
-// hosts a connection holds what cannot be delivered, ends after a second of silence, and is made again; a death there
-// is a connection's end, until somebody who can prove it says so.
+// On one host nothing that is sent gets lost, and every death is proven to every neighbour a little later; neighbours
+// hang up on a process that is stopped, and it is connected to again when it runs. Between hosts a connection holds what
+// cannot be delivered, ends after a second of silence, and is made again; a death there is a connection's end, until
+// somebody who can prove it says so.
 #pragma once
 
 #include <deque>
@@ -63,6 +64,8 @@ class TwinTransport final : public session::Transport {
   void peer_died(const TwinTransport& peer);
   /// Nothing has come from this host for so long that its workers count as lost.
   void silence_from(const std::string& host);
+  /// A worker lives and does not run.
+  void stands_still(std::uint64_t id);
   /// What was held on the way from `host` arrives.
   void healed_from(const std::string& host);
   void coordinator_says(std::uint64_t connection, const wire::Message& message);
@@ -92,6 +95,7 @@ class TwinTransport final : public session::Transport {
   void arrive(std::uint64_t from, std::uint64_t connection, Parcel parcel);
   void take_in(std::uint64_t from, Parcel parcel);
   void lose(std::uint64_t id, bool proven, const std::string& how, std::uint64_t view = 0);
+  void hang_up(std::uint64_t id, const std::string& how);
   void tell_loss(const Link& link);
   void tick();
   void beat();

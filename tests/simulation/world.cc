@@ -72,6 +72,26 @@ void World::kill(Process& process) {
   died(process, false);
 }
 
+void World::stop(Process& process) {
+  note(process, "is stopped");
+  process.stop();
+  auto id = process.id();
+  auto number = ++stops_[id];
+  auto notice = [this, id, number](Nanos after, TwinTransport& transport) {
+    transport.process().later(after, [this, id, number, watcher = transport.process().id()] {
+      auto* stopped = worker(id);
+      auto* watching = transport_of(watcher);
+      if (stopped && watching && stopped->stopped() && stops_[id] == number) watching->stands_still(id);
+    });
+  };
+  for (auto& [other, transport] : transports_) {
+    if (other == id) continue;
+    bool local = transport->process().host() == process.host();
+    notice(local ? rng().between(milliseconds(100), milliseconds(400)) : kSilence + rng().between(Nanos(0), milliseconds(300)),
+           *transport);
+  }
+}
+
 void World::died(Process& process, bool good) {
   auto at = processes_.find(process.id());
   if (at == processes_.end()) return;

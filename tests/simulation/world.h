@@ -53,6 +53,8 @@ class World {
   std::uint64_t newest_view() const;
   void spawn(std::uint64_t id, const std::string& host);
   void kill(Process& process);
+  /// SIGSTOP, until it is told to go on; those who are connected to it notice after a while.
+  void stop(Process& process);
   /// Asked before a process dies where it was doomed to.
   std::function<bool(const Process& process)> may_die = [](const Process&) { return true; };
   void died(Process& process, bool good);
@@ -131,6 +133,7 @@ class World {
   std::map<std::uint64_t, std::weak_ptr<TwinView>> views_;
   std::set<std::pair<std::string, std::string>> cuts_;
   std::map<std::pair<std::string, std::string>, std::uint64_t> cut_numbers_;
+  std::map<std::uint64_t, std::uint64_t> stops_;  // by worker: how often it was stopped
 
   std::unique_ptr<membership::Coordinator> coordinator_;
   std::string coordinator_host_;
