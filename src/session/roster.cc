@@ -378,11 +378,12 @@ bool Roster::await_entry(const std::string& layout) {
   return next_.has_value();
 }
 
-/// None for the first return, then twice as long each time, until this worker has stayed for a while.
+/// None for the first return, then twice as long each time, until this worker has stayed for a while. It may be taken in
+/// without having asked again: then the others wait for it.
 void Roster::pause_before_return(std::unique_lock<std::mutex>& lock) {
   if (clock_.now() - returned_at_ > kStayed) return_pause_ = Nanos(0);
   if (return_pause_ > Nanos(0))
-    changed_->await_for(lock, clock_, return_pause_, [&] { return over_ || !failure_.ok() || leaves_; });
+    changed_->await_for(lock, clock_, return_pause_, [&] { return next_ || over_ || !failure_.ok() || leaves_; });
   return_pause_ = std::clamp(2 * return_pause_, kFirstPause, kLongestPause);
   returned_at_ = clock_.now();
 }

@@ -75,6 +75,42 @@ TEST_F(Elastic, EveryWorkerMayDieInTurn) {
   expect_one_result(seen, {3, 4, 5});
 }
 
+TEST_F(Elastic, AStoppedWorkerHoldsNobodyUpAndComesBack) {
+  auto job = start_training({"-n", "3", "--record", path("records")});
+  ASSERT_TRUE(view_becomes("night", {0, 1, 2})) << job.err();
+  for (std::uint64_t id : {0, 1}) {
+    ASSERT_TRUE(step_becomes("night", step_of("night") + 5));
+    kill_worker(id, SIGSTOP);
+    std::vector<std::uint64_t> others{id == 0 ? 1U : 0U, 2};
+    ASSERT_TRUE(view_becomes("night", others)) << job.err() << memory();
+    ASSERT_TRUE(trains_on("night", 20)) << job.err();
+    kill_worker(id, SIGCONT);
+    ASSERT_TRUE(view_becomes("night", {0, 1, 2})) << job.err() << memory();
+    ASSERT_TRUE(trains_on("night", 5)) << job.err();
+  }
+  auto seen = finish(job);
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  expect_one_result(seen, {0, 1, 2});
+  EXPECT_EQ(run({"verify", path("records")}).status, 0) << run({"verify", path("records")}).out;
+}
+
+/// Of two either may be the one that is stopped, and of four more than half.
+TEST_F(Elastic, WhoIsLeftGoesOnHoweverManyAreStopped) {
+  auto job = start_training({"-n", "4", "--record", path("records")});
+  ASSERT_TRUE(view_becomes("night", {0, 1, 2, 3})) << job.err();
+  ASSERT_TRUE(step_becomes("night", 5));
+  for (std::uint64_t id : {0, 1, 3}) kill_worker(id, SIGSTOP);
+  ASSERT_TRUE(view_becomes("night", {2})) << job.err() << memory();
+  ASSERT_TRUE(trains_on("night", 20)) << job.err();
+  kill_worker(3, SIGKILL);
+  for (std::uint64_t id : {0, 1}) kill_worker(id, SIGCONT);
+  ASSERT_TRUE(view_becomes("night", {0, 1, 2, 4})) << job.err() << memory();
+  auto seen = finish(job);
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  expect_one_result(seen, {0, 1, 2, 4});
+  EXPECT_EQ(run({"verify", path("records")}).status, 0) << run({"verify", path("records")}).out;
+}
+
 TEST_F(Elastic, WithoutRestartsTheOthersGoOn) {
   auto job = start_training({"-n", "3", "--max-restarts", "1"});
   ASSERT_TRUE(view_becomes("night", {0, 1, 2})) << job.err();

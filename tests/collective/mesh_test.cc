@@ -268,6 +268,35 @@ TEST(Mesh, AnIdComesBackAsAnotherProcess) {
   }
 }
 
+TEST(Mesh, ANeighbourThatDoesNotRunIsLostWithoutProofAndFoundAgain) {
+  TeamPlan plan(2);
+  News news;
+  Fd own = std::move(plan.listeners[0]);
+  auto child = spawn([&] {
+    own.reset();
+    Mesh mesh("test", plan.members[1], Fd());
+    mesh.connect(plan.members);
+    for (;;) pause();
+  });
+  auto events = news.events();
+  events.loses_standing_still = true;
+  Mesh mesh("test", plan.members[0], std::move(own), std::move(events));
+  auto member = plan.members[1];
+  member.pid = child;
+  mesh.connect({member});
+  for (std::size_t i = 0; i < 2; ++i) {
+    until([&] { return news.findings() == i + 1; });
+    kill(child, SIGSTOP);
+    until([&] { return !mesh.reaches({member}); });
+    EXPECT_FALSE(news.proven_last());
+    kill(child, SIGCONT);
+  }
+  until([&] { return news.findings() == 3; });
+  kill(child, SIGKILL);
+  until([&] { return news.proven_last(); });
+  ended(child);
+}
+
 /// A neighbour of `mesh`, which notes `views` one after the other and then stops until it is killed.
 pid_t neighbour_in(std::vector<std::uint64_t> views, TeamPlan& plan, Fd& listener) {
   return spawn([&plan, &listener, views = std::move(views)] {

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <future>
 #include <memory>
 #include <utility>
@@ -25,7 +26,7 @@ class Process {
     Fd here(ends[0]), there(ends[1]);
     pid_ = fork();
     if (pid_ == 0) {
-      auto line = Lifeline::create([](std::uint64_t) {}).or_throw();
+      auto line = Lifeline::create({[](std::uint64_t) {}}).or_throw();
       int fds[] = {line->descriptor()};
       if (!send(there, wire::Bye{}, fds).ok()) _exit(1);
       if (then) then(line);
@@ -63,7 +64,7 @@ TEST(Lifeline, ADeathIsToldOnceAndProven) {
     for (std::size_t at = 0; at < kBytes; at += 4096) memory[at] = 1;
   });
   std::promise<std::uint64_t> died;
-  auto line = Lifeline::create([&](std::uint64_t id) { died.set_value(id); }).or_throw();
+  auto line = Lifeline::create({[&](std::uint64_t id) { died.set_value(id); }}).or_throw();
   line->watch(7, process.pid(), process.line()).or_throw();
   EXPECT_FALSE(is_exiting(process.pid()));
   kill(process.pid(), SIGKILL);
@@ -76,7 +77,7 @@ TEST(Lifeline, SeveralWatchersAreAllTold) {
   std::vector<std::promise<void>> died(3);
   std::vector<std::unique_ptr<Lifeline>> lines;
   for (auto& promise : died) {
-    lines.push_back(Lifeline::create([&promise](std::uint64_t) { promise.set_value(); }).or_throw());
+    lines.push_back(Lifeline::create({[&promise](std::uint64_t) { promise.set_value(); }}).or_throw());
     lines.back()->watch(1, process.pid(), process.line()).or_throw();
   }
   kill(process.pid(), SIGKILL);
@@ -89,7 +90,7 @@ TEST(Lifeline, WhoIsDeadAlreadyIsToldToo) {
   siginfo_t info;
   ASSERT_EQ(waitid(P_PID, static_cast<id_t>(process.pid()), &info, WEXITED | WNOWAIT), 0);
   std::promise<void> died;
-  auto line = Lifeline::create([&](std::uint64_t) { died.set_value(); }).or_throw();
+  auto line = Lifeline::create({[&](std::uint64_t) { died.set_value(); }}).or_throw();
   line->watch(1, process.pid(), process.line()).or_throw();
   died.get_future().get();
 }
@@ -98,7 +99,7 @@ TEST(Lifeline, ALifelineThatIsLetGoIsNoDeath) {
   Process process([](auto& line) { line.reset(); });
   Process other;
   std::promise<std::uint64_t> died;
-  auto line = Lifeline::create([&](std::uint64_t id) { died.set_value(id); }).or_throw();
+  auto line = Lifeline::create({[&](std::uint64_t id) { died.set_value(id); }}).or_throw();
   line->watch(1, process.pid(), process.line()).or_throw();
   line->watch(2, other.pid(), other.line()).or_throw();
   kill(other.pid(), SIGKILL);
@@ -109,7 +110,7 @@ TEST(Lifeline, AThreadThatEndsIsNoProof) {
   // The line is of a process that was killed, the process is one that lives.
   Process dead, alive, third;
   std::promise<std::uint64_t> died;
-  auto line = Lifeline::create([&](std::uint64_t id) { died.set_value(id); }).or_throw();
+  auto line = Lifeline::create({[&](std::uint64_t id) { died.set_value(id); }}).or_throw();
   line->watch(1, alive.pid(), dead.line()).or_throw();
   kill(dead.pid(), SIGKILL);
   line->watch(3, third.pid(), third.line()).or_throw();
@@ -124,7 +125,7 @@ TEST(Lifeline, WhatAProcessNotedLastIsReadAfterItsDeath) {
     raise(SIGKILL);
   });
   std::promise<std::uint64_t> died;
-  auto line = Lifeline::create([&](std::uint64_t id) { died.set_value(id); }).or_throw();
+  auto line = Lifeline::create({[&](std::uint64_t id) { died.set_value(id); }}).or_throw();
   EXPECT_EQ(line->noted_by(7), 0U);
   line->watch(7, process.pid(), process.line()).or_throw();
   EXPECT_EQ(died.get_future().get(), 7U);
@@ -141,14 +142,31 @@ TEST(Lifeline, WhoEndsByItselfLeavesItsNoteToo) {
     line.reset();
     _exit(0);
   });
-  auto line = Lifeline::create([](std::uint64_t) {}).or_throw();
+  auto line = Lifeline::create({[](std::uint64_t) {}}).or_throw();
   line->watch(1, process.pid(), process.line()).or_throw();
   process.reap();
   EXPECT_EQ(line->noted_by(1), 5U);
 }
 
+TEST(Lifeline, AProcessThatIsStoppedIsToldUntilItRunsAgain) {
+  Process process, busy;
+  std::atomic<int> told{0};
+  auto line = Lifeline::create({[](std::uint64_t) {}, [&](std::uint64_t id) {
+                                  EXPECT_EQ(id, 1U);
+                                  ++told;
+                                }}).or_throw();
+  line->watch(1, process.pid(), process.line()).or_throw();
+  line->watch(2, busy.pid(), busy.line()).or_throw();
+  for (int i = 0; i < 2; ++i) {
+    kill(process.pid(), SIGSTOP);
+    while (told == i) usleep(1000);
+    kill(process.pid(), SIGCONT);
+    for (std::uint64_t beats = 0; beats < 5; ++beats) usleep(50'000);  // it counts again, which ends the standstill
+  }
+}
+
 TEST(Lifeline, WhatIsNoLifelineIsRefused) {
-  auto line = Lifeline::create([](std::uint64_t) {}).or_throw();
+  auto line = Lifeline::create({[](std::uint64_t) {}}).or_throw();
   auto wrong = create_segment("wrong", 2 * kPage, Backing::sparse).or_throw();
   EXPECT_FALSE(line->watch(1, getpid(), wrong.fd).ok());
   EXPECT_FALSE(line->watch(1, getpid(), Fd()).ok());
