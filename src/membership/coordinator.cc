@@ -196,13 +196,27 @@ void Coordinator::learn(const View& view) {
     know_layout(member.id, worker.layout);
     next_id_ = std::max(next_id_, member.id + 1);
   }
+  auto outdated = view.planned > view_.planned ? who_must_ask_again(view) : std::vector<std::uint64_t>();
   auto before = std::exchange(view_, view);
+  for (auto id : outdated) send_to(id, notice_of(view_));
   for (const auto& member : before.members)  // whom the others could not reach, they could not tell
     if (!in_view(member.id)) send_to(member.id, notice_of(view_));
   plan_.reset();
   if (options_.checkpoints) rescue_ = Rescue::open;
   for (auto& [host, agent] : agents_) agent.told_over = false;
   if (view_.term > term_ || !leading_) claim_above(view_.term);
+}
+
+/// A plan has come true, and `view` is what is left of it. Whoever was invited and is not in it may have been taken in
+/// and lost at once, and not know that yet: it would come back with what it had then.
+std::vector<std::uint64_t> Coordinator::who_must_ask_again(const View& view) {
+  std::vector<std::uint64_t> ids;
+  for (auto& [id, worker] : workers_) {
+    if (!worker.invited || !worker.ready || view.rank_of(id) >= 0) continue;
+    worker.ready = false;
+    ids.push_back(id);
+  }
+  return ids;
 }
 
 void Coordinator::claim_above(std::uint64_t term) {
@@ -230,6 +244,7 @@ void Coordinator::on(Link link, const wire::Adopted& adopted) {
   if (!id || !view.ok() || view.value().rank_of(*id) < 0) return;
   workers_[*id].view = std::max(workers_[*id].view, view.value().epoch);
   learn(view.value());
+  if (!in_view(*id)) send(link, notice_of(view_));                      // that one is over
   if (plan_ && view.value().hash() == plan_->base) send(link, *plan_);  // it may have come too early
 }
 

@@ -236,6 +236,7 @@ class Coordinator {
   bool may_all_be_gone() const;
   void look_for_the_end();
   void hear_view(std::uint64_t id, const wire::ViewNotice& notice);
+  std::vector<std::uint64_t> who_must_ask_again(const View& view);
   std::uint64_t newest_of_the_dead() const;
   bool all_gone() const;
   bool may_have_switched() const;

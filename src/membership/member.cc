@@ -178,6 +178,7 @@ void Member::on(std::uint64_t, const wire::InForce& news, Nanos now, Decision& o
 /// `view` is in force, says somebody who knows.
 void Member::hear_of(const View& view, Nanos now, Decision& out) {
   const bool inside = view.rank_of(self_) >= 0;
+  if (newcomer() && !inside) over_ = std::max(over_, view.epoch);  // what comes late of a view before it is over
   if (state_ == State::evicted || !newer(view) || view.epoch <= over_ || (newcomer() && !inside)) return;
   const auto before = state_;
   set_base(view);

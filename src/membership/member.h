@@ -213,7 +213,7 @@ class Member {
 
   const std::uint64_t self_;
   const bool has_store_;
-  const std::uint64_t over_;  // the epoch of the newest view that has ended for this worker
+  std::uint64_t over_;  // the epoch of the newest view that has ended for this worker
   State state_ = State::steady;
   bool holds_ = true;
   Nanos quiet_since_{0};

@@ -215,6 +215,8 @@ void Roster::on_view(const wire::ViewNotice& notice) {
     apply(member_->on_message(kCoordinator, wire::InForce{notice.term, notice}, clock_.now()));
   else
     meet(notice.members);
+  // A view without this worker, told to one that has asked to be taken in: its wish may have been of a plan that is over.
+  if (asks_ && !next_ && view.value().rank_of(self()) < 0) transport_->tell(wire::Ready{layout_});
 }
 
 /// Connections to newcomers stand before they are taken in.
@@ -234,6 +236,7 @@ void Roster::apply(const membership::Decision& decision) {
   if (decision.enter) next_ = *decision.enter;
   if (decision.evicted) next_.reset();  // whatever was to be entered is over
   if (!decision.evicted) report_view();
+  if (decision.evicted && asks_) become_newcomer();  // taken in and out before the training thread saw it
   if (decision.enter || decision.evicted) {
     outside_ = decision.evicted;
     changed_->notify_all();
@@ -368,14 +371,21 @@ bool Roster::await_entry(const std::string& layout) {
   if (!has_coordinator()) throw Failure(Code::refused, "the other workers went on without this one");
   std::unique_lock lock(mutex_);
   if (member_->view().size() > 0) {
-    member_.emplace(self(), View{}, options_.has_store, member_->newest_known());  // back again: a newcomer
+    become_newcomer();
     pause_before_return(lock);
   }
   layout_ = layout;
   transport_->tell(wire::Ready{layout});
+  asks_ = true;
   changed_->await(lock, [&] { return next_ || !failure_.ok() || over_; });
+  asks_ = false;
   if (!failure_.ok()) throw Failure(failure_.error().code, failure_.error().message);
   return next_.has_value();
+}
+
+/// Whoever comes back knows of no view that it could be in.
+void Roster::become_newcomer() {
+  member_.emplace(self(), View{}, options_.has_store, member_->newest_known());
 }
 
 /// None for the first return, then twice as long each time, until this worker has stayed for a while. It may be taken in

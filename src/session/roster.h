@@ -116,6 +116,7 @@ class Roster {
   void meet(const std::vector<wire::Member>& members);
   void ask_store(const membership::View& view);  // guarded by mutex_
   wire::Join introduction() const;
+  void become_newcomer();  // guarded by mutex_
   void pause_before_return(std::unique_lock<std::mutex>& lock);
 
   RosterOptions options_;
@@ -131,6 +132,7 @@ class Roster {
   bool over_ = false;                         // guarded by mutex_
   std::string objection_;                     // of the coordinator, to the last wish it refused; guarded by mutex_
   bool outside_ = true;                       // guarded by mutex_; in no view
+  bool asks_ = false;                         // guarded by mutex_; to be taken in
   std::uint64_t formed_ = 0;                  // guarded by mutex_; hash of the view that somebody entered last
   std::uint64_t kept_ = 0;                    // guarded by mutex_; hash of the view entered with the group before
   std::uint64_t reported_ = 0;                // guarded by mutex_; hash of the view that the coordinator was told of

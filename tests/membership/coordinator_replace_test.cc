@@ -302,6 +302,8 @@ TEST_F(CoordinatorTest, ANewcomerThatAMemberCannotReachDoesNotKeepOthersOut) {
   EXPECT_EQ(planned(), (Ids{0, 1, 3}));
   adopt_plan(0);
   EXPECT_TRUE(planned().empty());
+  say(link_of(2), wire::Ready{"w[3]"});  // it was told that it is not in the view
+  EXPECT_TRUE(planned().empty());
   out_ = machine_->on_time(std::chrono::seconds(31));
   EXPECT_EQ(planned(), (Ids{0, 1, 3, 2})) << "it is tried again";
 }

@@ -105,6 +105,23 @@ TEST_F(CoordinatorTest, ASpareTakesThePlaceOfTheDead) {
   EXPECT_EQ(planned(), (Ids{0, 2}));
 }
 
+/// A newcomer that was taken in and lost at once is known to be neither from the view that follows.
+TEST_F(CoordinatorTest, WhoMayHaveBeenTakenInAndLostMustAskAgain) {
+  make_running({.wanted = 2});
+  EXPECT_TRUE(resize(3).ok);
+  say(kAgent, wire::Started{2, 102});
+  join_ready(2);
+  ASSERT_EQ(planned(), (Ids{0, 1, 2}));
+  auto after = view_of(2, 3, {0, 1});
+  after.planned = 2;  // the plan came true, and a view followed it
+  adopt(after, 0);
+  EXPECT_EQ(sent_to_worker<wire::ViewNotice>(2).size(), 1U);
+  for (std::uint64_t id : {0, 1}) say(link_of(id), wire::Promise{3, notice_of(after)});
+  EXPECT_TRUE(planned().empty());
+  say(link_of(2), wire::Ready{"w[3]"});
+  EXPECT_EQ(planned(), (Ids{0, 1, 2}));
+}
+
 TEST_F(CoordinatorTest, WhoLeavesWithNoticeIsNotReplaced) {
   make_running({.wanted = 3, .least = 2});
   say(link_of(2), wire::Bye{});

@@ -277,7 +277,7 @@ void Job::calm_down() {
 
 JobOutcome Job::run() {
   constexpr std::uint64_t kMostEvents = 3'000'000;
-  constexpr Nanos kLimit = std::chrono::hours(1) + std::chrono::minutes(5);
+  constexpr Nanos kLimit = std::chrono::hours(1) + std::chrono::minutes(1);
   faults_left_ = setting_.faults;
   world_.begin();
   world_.scheduler().after(milliseconds(20), [this] { next_fault(); });
