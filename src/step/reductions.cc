@@ -81,7 +81,7 @@ void Reductions::start_again(StepReduction& reduction) {
 
 /// The same on all workers for what is the same.
 std::uint64_t Reductions::number_of(const std::string& name) {
-  return combine(combine(hash_name(name), job_.step), uses_[name]++);
+  return combine(combine(combine(hash_name(name), job_.loop), job_.step), uses_[name]++);
 }
 
 Status Reductions::wait(StepReduction& reduction) {
@@ -94,6 +94,11 @@ Status Reductions::wait(StepReduction& reduction) {
 Status Reductions::wait_for_step() {
   for (const auto& reduction : all_)
     if (reduction->task().with_step) PLIANT_TRY(wait(*reduction));
+  return {};
+}
+
+Status Reductions::wait_for_all() {
+  for (const auto& reduction : all_) PLIANT_TRY(wait(*reduction));
   return {};
 }
 
@@ -129,6 +134,7 @@ void Reductions::take_stock() {
   if (!group_) return;
   for (const auto& reduction : all_) {
     if (reduction->done() && !reduction->task().with_step) continue;  // all have it
+    if (reduction->state_.is_one_of({ReductionTable::held, ReductionTable::lacking})) continue;
     bool held = reduction->done() || group_->settle(reduction->operation_);
     reduction->state_.on(held ? ReductionTable::interrupted_whole : ReductionTable::interrupted_short);
   }

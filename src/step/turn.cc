@@ -20,7 +20,7 @@ Summary fold_rows(const Rows& rows, std::size_t slots) {
 
 StepFate Turn::fate(bool all_have_it) const {
   if (!in_step() || closed()) return StepFate::untouched;
-  return closing() && all_have_it ? StepFate::complete : StepFate::repeated;
+  return all_have_it ? StepFate::complete : StepFate::repeated;
 }
 
 // ---- whose samples ----
