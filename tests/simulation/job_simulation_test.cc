@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "simulation/job.h"
 
 namespace pliant::sim {
@@ -35,6 +37,24 @@ TEST(JobSimulation, MeetsFaultsOfEveryKind) {
                            "coordinator", "cut", "cut-kill", "store"})
     EXPECT_GE(kinds[kind], 20) << kind;
 }
+
+/// Every program by itself, so that a failure says which.
+class Program : public testing::TestWithParam<Script::Kind> {};
+
+TEST_P(Program, ComesToItsEnd) {
+  for (std::uint64_t seed = 0; seed < 150; ++seed)
+    EXPECT_EQ(simulate_job({seed, false, GetParam()}).failure, "") << "seed " << seed;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Program,
+                         testing::Values(Script::Kind::usual, Script::Kind::two_loops, Script::Kind::left_by_break,
+                                         Script::Kind::in_flight, Script::Kind::batches, Script::Kind::long_evaluation,
+                                         Script::Kind::throws),
+                         [](const auto& parameter) {
+                           std::string name(name_of(parameter.param));
+                           std::ranges::replace(name, '-', '_');
+                           return name;
+                         });
 
 }  // namespace
 }  // namespace pliant::sim

@@ -110,6 +110,8 @@ void Process::start(Program program, std::function<void(bool good)> ended) {
       good = true;
     } catch (const Killed&) {
       return;
+    } catch (const ThrownOnOrder&) {
+      world_.note(*this, "ends with an exception");
     } catch (const std::exception& error) {
       world_.note(*this, "ends with: {}", error.what());
       world_.worker_failed(*this, error.what());

@@ -20,6 +20,8 @@ class World;
 /// Thrown inside a process that was killed, so that what it holds is destroyed. Nothing that it does meanwhile is seen
 /// by anybody.
 struct Killed {};
+/// Thrown by a program that was told to: it ends badly, and that is no fault of the session's.
+struct ThrownOnOrder {};
 
 class Process {
  public:
