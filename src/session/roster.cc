@@ -227,7 +227,12 @@ void Roster::apply(const membership::Decision& decision) {
       transport_->tell(as_message(letter.message));
   }
   if (decision.ask) ask_store(*decision.ask);
-  if (decision.enter) next_ = *decision.enter;
+  if (decision.enter) {
+    next_ = *decision.enter;
+    // Now, and not when the training thread has entered it: that one may be in its user's code for long, and whoever
+    // has not said so counts as left behind by those who entered it and died.
+    if (has_coordinator()) transport_->tell(wire::Adopted{membership::notice_of(*next_), step_});
+  }
   if (decision.enter || decision.evicted) {
     outside_ = decision.evicted;
     changed_->notify_all();
