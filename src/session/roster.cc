@@ -6,6 +6,7 @@
 
 #include "base/base64.h"
 #include "base/log.h"
+#include "base/planted.h"
 #include "session/platform.h"
 
 namespace pliant::session {
@@ -126,7 +127,7 @@ void Roster::on_lost(const collective::PeerLoss& loss) {
     return;
   }
   if (loss.proven) testify(loss);
-  apply(member_->on_lost(loss.id, loss.proven, clock_.now(), loss.view));
+  apply(member_->on_lost(loss.id, loss.proven || planted("suspicion-is-proof"), clock_.now(), loss.view));
 }
 
 /// Those on other hosts cannot see what this host's kernel says.
@@ -219,7 +220,7 @@ void Roster::meet(const std::vector<wire::Member>& members) { transport_->expect
 void Roster::apply(const membership::Decision& decision) {
   if (decision.fence) log::debug("view {} is fenced", member_->view().epoch);
   if (decision.evicted) log::debug("out of the view that follows view {}", member_->view().epoch);
-  if (decision.fence && group_) group_->fence({Code::peer_lost, "a worker was lost"});
+  if (decision.fence && group_ && !planted("never-fenced")) group_->fence({Code::peer_lost, "a worker was lost"});
   for (const auto& letter : decision.letters) {
     if (letter.to != kCoordinator)
       transport_->send({letter.to}, as_message(letter.message));
@@ -231,7 +232,8 @@ void Roster::apply(const membership::Decision& decision) {
     next_ = *decision.enter;
     // Now, and not when the training thread has entered it: that one may be in its user's code for long, and whoever
     // has not said so counts as left behind by those who entered it and died.
-    if (has_coordinator()) transport_->tell(wire::Adopted{membership::notice_of(*next_), step_});
+    if (has_coordinator() && !planted("adopted-late"))
+      transport_->tell(wire::Adopted{membership::notice_of(*next_), step_});
   }
   if (decision.enter || decision.evicted) {
     outside_ = decision.evicted;
@@ -347,7 +349,7 @@ void Roster::set_holds() {
 
 void Roster::adopt(const View& view) {
   std::lock_guard lock(mutex_);
-  if (!member_->recovering() && !next_) apply(member_->adopt(view, clock_.now()));
+  if ((!member_->recovering() && !next_) || planted("adopt-anyway")) apply(member_->adopt(view, clock_.now()));
 }
 
 bool Roster::await_entry(const std::string& layout) {

@@ -10,6 +10,7 @@
 
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/planted.h"
 #include "policy/action.h"
 
 namespace pliant::session {
@@ -78,7 +79,7 @@ void Runtime::resize(int workers) {
 
 void Runtime::set_batch(const BatchPlan& plan) {
   if (plan.local == 0 && plan.global == 0) throw Failure(Code::invalid, "a batch of no samples");
-  if (training_.turn.in_step())
+  if (training_.turn.in_step() && !planted("batch-at-once"))
     training_.turn.set_next_batch(plan);
   else
     training_.job.batch = plan;
@@ -177,6 +178,7 @@ void Runtime::start(const StepsOptions& options) {
 /// The program has left its loop by break. What all have submitted to the step is reduced first: its memory is used
 /// again, and nobody who comes with a later view has submitted it.
 void Runtime::abandon_step() {
+  if (planted("break-leaves-rest")) return training_.turn.abandon();
   for (auto reduced = training_.reductions.wait_for_step(); !reduced.ok();
        reduced = training_.reductions.wait_for_step())
     views_.go_on_after(reduced.error());
@@ -284,7 +286,7 @@ Status Runtime::try_to_close() {
   turn.rows_here(std::move(rows).value());
   PLIANT_TRY(training_.reductions.wait_for_step());
   turn.reduced();
-  PLIANT_TRY(group.confirm());
+  if (!planted("unconfirmed")) PLIANT_TRY(group.confirm());
   turn.confirmed();
   return {};
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/planted.h"
 
 namespace pliant::session {
 namespace {
@@ -123,7 +124,7 @@ void ViewDriver::decide() {
     return;
   }
   auto next = membership::next_view(turn.closing_view(), outlooks, turn.named_plan());
-  if (!next) return;
+  if (!next || (planted("switch-forgotten") && view_.epoch > turn.closing_view().epoch)) return;
   decision_ = Decision::change;
   decided_ = std::move(*next);
   follow_decision(view_);  // the step may have been settled in a later view
@@ -167,7 +168,7 @@ void ViewDriver::between_steps() {
 /// submitted it, and whoever goes would not see it done.
 void ViewDriver::finish_in_flight() {
   for (;;) {
-    if (!place_.is(ViewTable::inside) || decision_ != Decision::change) return;
+    if (!place_.is(ViewTable::inside) || decision_ != Decision::change || planted("in-flight-switch")) return;
     auto finished = training_.reductions.wait_for_all();
     if (finished.ok()) return;
     go_on_after(finished.error());
@@ -294,7 +295,7 @@ void ViewDriver::reach_loop() {
 /// and counts for nothing; then it asks to be taken in again, and gets the state that the others have.
 void ViewDriver::fall_behind() {
   place_.on(ViewTable::left_behind);
-  training_.replica.on(step::ReplicaTable::forfeited);
+  if (!planted("fallen-keeps-state")) training_.replica.on(step::ReplicaTable::forfeited);
   decision_ = Decision::stay;
   if (!roster_->leaves()) {
     if (!roster_->has_coordinator()) throw Failure(Code::refused, "the other workers went on without this one");

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/planted.h"
 #include "session/checkpoint_draft.h"
 #include "session/view_driver.h"
 #include "step/entry.h"
@@ -108,7 +109,7 @@ Result<ViewDriver::Settled> ViewDriver::settle_in(collective::Group& group, cons
   auto entries = step::exchange_entries(own, [&](std::string_view row) { return group.exchange(row); });
   if (!entries.ok()) return entries.error();
   Settled settled;
-  settled.loop = latest_loop(entries.value());
+  settled.loop = planted("first-loop") ? training_.job.loop : latest_loop(entries.value());
   auto reports = reports_in(entries.value(), settled.loop);
   for (std::size_t rank = 0; rank < reports.size(); ++rank) {
     const auto& entry = entries.value()[rank];
@@ -133,6 +134,8 @@ Result<ViewDriver::Settled> ViewDriver::settle_in(collective::Group& group, cons
   // Whoever has begun a later loop has gone past everything that this worker is in.
   bool in_earlier_loop = training_.job.loop < settled.loop;
   settled.step_complete = training_.turn.in_step() && (verdict.step > training_.job.step || in_earlier_loop);
+  if (planted("commits-alone")) settled.step_complete = training_.turn.complete();
+  if (planted("repeats-alone") && training_.turn.closing()) settled.step_complete = false;
   if (verdict.state_from < 0) {
     if (roster_) roster_->set_holds();
     return settled;
@@ -162,8 +165,9 @@ Status ViewDriver::hand_over(collective::Group& group, const Verdict& verdict) {
   bool giving = group.rank() == verdict.state_from;
   std::string bytes;
   if (giving)
-    bytes = encode(JobSnapshot{training_.job, training_.adaptation.save(), training_.replicas.items(),
-                               training_.journal->unwritten()});
+    bytes = encode(
+        JobSnapshot{training_.job, training_.adaptation.save(), training_.replicas.items(),
+                    planted("unwritten-kept") ? std::vector<record::StepRecord>() : training_.journal->unwritten()});
   auto sizes = group.exchange(std::to_string(bytes.size()));
   if (!sizes.ok()) return sizes.error();
   bytes.resize(std::strtoull(sizes.value()[static_cast<std::size_t>(verdict.state_from)].c_str(), nullptr, 10));
@@ -184,6 +188,7 @@ Status ViewDriver::hand_over(collective::Group& group, const Verdict& verdict) {
     auto checked = check(bytes);
     if (!checked.ok()) return checked.error();
     draft = std::move(checked).value();
+    if (planted("draft-at-once")) training_.replica.on(ReplicaTable::given);
   }
   PLIANT_TRY(training_.replicas.copy_from(group, verdict.state_from, receive));
   auto digests = group.exchange(digest_row(training_.replicas));
@@ -220,6 +225,7 @@ Status ViewDriver::take_up(JobSnapshot snapshot) {
   if (snapshot.state.loop < job.loop) training_.journal->begin_loop();  // whoever gave the state is about to begin it
   snapshot.state.loop = job.loop;
   snapshot.state.until = job.until;
+  if (planted("ledger-kept")) snapshot.state.ledger = job.ledger;
   job = std::move(snapshot.state);
   training_.reductions.count_names_anew();
   training_.journal->adopt(std::move(snapshot.unwritten));

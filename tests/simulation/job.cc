@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "record/verify.h"
+#include "simulation/faults.h"
 #include "simulation/programs.h"
 #include "simulation/world.h"
 
@@ -41,10 +42,10 @@ class Job {
   explicit Job(const JobOptions& options)
       : dice_(combine(options.seed, 1)),
         setting_(setting_of(dice_, options)),
-        world_({options.seed, setting_.hosts, setting_.workers, setting_.store, options.trace},
+        world_({options.seed, setting_.hosts, setting_.workers, setting_.store, options.trace, options.coverage},
                [this](Process& self) { run_program(setting_.script, checker_, self); }),
-        checker_(world_, setting_.script.samples, setting_.script.epochs) {
-    world_.may_die = [this](const Process& process) { return may_die(process); };
+        checker_(world_, setting_.script.samples, setting_.script.epochs),
+        faults_(world_, checker_, dice_, setting_.faults) {
     const auto& script = setting_.script;
     world_.note("{} hosts{}, {} workers, program '{}', {} samples, batch {}, {} epochs, {} faults", setting_.hosts,
                 setting_.store ? " and a store" : "", setting_.workers, name_of(script.kind), script.samples,
@@ -58,180 +59,20 @@ class Job {
   void check_verdict();
   void verify();
   void note_situation();
-  void next_fault();
-  void fault();
-  void calm_down();
-  /// Its death leaves somebody who has the state.
-  bool may_die(const Process& process);
-  Process* victim();
-  void kill(Process* process);
-  void notify(Process* process);
-  void pause(Process* process);
-  void cut();
-  void join_and_kill();
 
   Rng dice_;
   const Setting setting_;
   World world_;
   Checker checker_;
-  int faults_left_ = 0;
-  bool stop_asked_ = false, notified_ = false;
+  Faults faults_;
   JobOutcome outcome_;
 };
-
-// ---- faults ----
-
-bool Job::may_die(const Process& process) {
-  auto holders = checker_.holders();
-  holders.erase(process.id());
-  std::erase_if(holders, [&](auto id) { return world_.worker(id)->notified() && !stop_asked_; });
-  return !holders.empty();
-}
-
-Process* Job::victim() {
-  auto all = world_.workers();
-  std::erase_if(all, [&](const Process* process) { return !may_die(*process); });
-  return all.empty() ? nullptr : all[dice_.below(all.size())];
-}
-
-void Job::kill(Process* process) {
-  if (!process || !may_die(*process)) return;
-  ++outcome_.faults;
-  if (dice_.chance(50))
-    world_.kill(*process);
-  else
-    process->doom(static_cast<int>(dice_.below(25)));
-}
-
-/// Somebody stays who was not asked to leave.
-void Job::notify(Process* process) {
-  auto holders = checker_.holders();
-  if (!process || std::ranges::none_of(holders, [&](auto id) {
-        return id != process->id() && world_.lives(id) && !world_.worker(id)->notified();
-      }))
-    return;
-  notified_ = true;
-  process->notify();
-}
-
-void Job::pause(Process* process) {
-  if (!process) return;
-  ++outcome_.faults;
-  world_.note(*process, "is stopped");
-  process->stop();
-  auto id = process->id();
-  world_.scheduler().after(dice_.between(milliseconds(1), milliseconds(900)), [this, id] {
-    if (auto* stopped = world_.worker(id)) stopped->go_on();
-  });
-}
-
-void Job::cut() {
-  auto from = dice_.below(static_cast<std::uint64_t>(setting_.hosts));
-  auto to = (from + 1 + dice_.below(static_cast<std::uint64_t>(setting_.hosts) - 1)) %
-            static_cast<std::uint64_t>(setting_.hosts);
-  auto a = world_.host_name(static_cast<int>(from)), b = world_.host_name(static_cast<int>(to));
-  ++outcome_.faults;
-  world_.cut_link(a, b);
-  if (dice_.chance(60)) world_.cut_link(b, a);
-  world_.scheduler().after(dice_.between(milliseconds(5), milliseconds(3000)), [this, a, b] {
-    world_.heal(a, b);
-    world_.heal(b, a);
-  });
-}
-
-void Job::join_and_kill() {
-  world_.resize(1 + static_cast<std::uint32_t>(dice_.below(6)));
-  world_.scheduler().after(dice_.between(milliseconds(0), milliseconds(200)), [this] { kill(victim()); });
-}
-
-void Job::fault() {
-  enum Kind {
-    kill_one,
-    kill_two,
-    term,
-    stop_job,
-    resize,
-    join_kill,
-    switch_kill,
-    stop,
-    coordinator,
-    link,
-    link_kill,
-    store,
-    kinds
-  };
-  static constexpr const char* kNames[] = {"kill",        "kill2",   "term",        "stop", "resize",   "join-kill",
-                                           "switch-kill", "sigstop", "coordinator", "cut",  "cut-kill", "store"};
-  auto kind = static_cast<Kind>(dice_.below(kinds));
-  if (setting_.hosts == 1 && (kind == link || kind == link_kill || kind == store)) kind = kill_one;
-  world_.note("fault: {}", kNames[kind]);
-  ++outcome_.kinds[kNames[kind]];
-  switch (kind) {
-    case kill_two:
-      kill(victim());
-      [[fallthrough]];
-    case kill_one:
-      return kill(victim());
-    case term:
-      return notify(victim());
-    case stop_job:
-      if (dice_.chance(80)) return kill(victim());
-      stop_asked_ = true;
-      for (auto* process : world_.workers()) process->notify();
-      return;
-    case resize:
-      return world_.resize(1 + static_cast<std::uint32_t>(dice_.below(6)));
-    case join_kill:
-      return join_and_kill();
-    case switch_kill:
-      notify(victim());
-      world_.scheduler().after(dice_.between(milliseconds(0), milliseconds(12)), [this] { kill(victim()); });
-      return;
-    case stop:
-      return pause(victim());
-    case coordinator:
-      return world_.kill_coordinator();
-    case link:
-      return cut();
-    case link_kill:
-      cut();
-      world_.scheduler().after(dice_.between(milliseconds(0), milliseconds(1500)), [this] { kill(victim()); });
-      return;
-    case store:
-      world_.set_store_silent(true);
-      world_.scheduler().after(dice_.between(milliseconds(1), milliseconds(800)),
-                               [this] { world_.set_store_silent(false); });
-      return;
-    case kinds:
-      return;
-  }
-}
-
-void Job::next_fault() {
-  if (faults_left_-- <= 0) return calm_down();
-  world_.scheduler().after(dice_.between(milliseconds(0), milliseconds(150)), [this] {
-    fault();
-    next_fault();
-  });
-}
-
-/// From here on nothing new happens to the job: it must come to its end.
-void Job::calm_down() {
-  world_.scheduler().after(seconds(4), [this] {
-    world_.note("no more faults");
-    world_.heal_all();
-    world_.set_store_silent(false);
-    for (auto* process : world_.workers())
-      if (process->stopped()) process->go_on();
-  });
-}
 
 JobOutcome Job::run() {
   constexpr std::uint64_t kMostEvents = 3'000'000;
   constexpr Nanos kLimit = std::chrono::hours(1) + std::chrono::minutes(5);
-  faults_left_ = setting_.faults;
   world_.begin();
-  world_.scheduler().after(milliseconds(20), [this] { next_fault(); });
+  faults_.begin();
   try {
     while (world_.failure().empty() && !world_.over()) {
       if (world_.now() > kLimit || world_.scheduler().events() > kMostEvents) {
@@ -251,6 +92,8 @@ JobOutcome Job::run() {
   outcome_.trace = world_.trace();
   outcome_.events = world_.scheduler().events();
   outcome_.steps = checker_.steps();
+  outcome_.faults = faults_.happened();
+  outcome_.kinds = faults_.kinds();
   return outcome_;
 }
 
@@ -258,13 +101,13 @@ void Job::check_verdict() {
   auto outcome = wire::outcome_in(world_.verdict()->outcome);
   if (outcome == Outcome::finished && checker_.any_finished()) return;
   // All have thrown, or the last one has when the others had left.
-  bool all_gone = setting_.script.all_throw || stop_asked_;
+  bool all_gone = setting_.script.all_throw || faults_.stop_asked();
   if (outcome == Outcome::failed && checker_.any_threw() && all_gone && !checker_.any_finished()) return;
   // All who were left may have been asked to leave, one after the other.
-  if (outcome == Outcome::stopped && (stop_asked_ || notified_) && !checker_.any_finished()) return;
+  if (outcome == Outcome::stopped && (faults_.stop_asked() || faults_.notified()) && !checker_.any_finished()) return;
   world_.fail(fmt::format("the job is called {}, {} worker has finished, {}: {}", name_of(outcome),
-                          checker_.any_finished() ? "a" : "no", stop_asked_ ? "it was to stop" : "nobody stopped it",
-                          world_.verdict()->reason));
+                          checker_.any_finished() ? "a" : "no",
+                          faults_.stop_asked() ? "it was to stop" : "nobody stopped it", world_.verdict()->reason));
 }
 
 /// For the reader of a trace: what the coordinator takes the job for.

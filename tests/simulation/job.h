@@ -14,6 +14,7 @@ struct JobOptions {
   std::uint64_t seed = 0;
   bool trace = false;
   std::optional<Script::Kind> program{};  ///< else the seed chooses
+  Coverage* coverage = nullptr;           ///< counts what the job goes through
 };
 
 struct JobOutcome {

@@ -179,6 +179,7 @@ class InFlight {
       auto& one = all_.emplace_back();
       one.values.assign(1 + i % 3, 1.0);
       one.key = fmt::format("{}/{}", step.index(), i);
+      one.own = !trainer_.session.runtime().views().counts();
       one.reduction = trainer_.session.reduce<double>(fmt::format("plain{}", i), std::span<double>(one.values));
     }
   }
@@ -197,7 +198,7 @@ class InFlight {
     std::vector<double> values;
     std::string key;
     Reduction<double> reduction;
-    bool own = false;  // the others went on without this worker: its result is its own affair
+    bool own = false;  // the others have gone on without this worker: its result is its own affair
   };
   Trainer& trainer_;
   std::deque<One> all_;
@@ -210,11 +211,11 @@ void in_flight(Trainer& trainer) {
   for (auto step : trainer.session.steps({.epochs = script.epochs})) {
     trainer.begin(step, 1);
     auto count = step.index() % 5 == script.special_step % 5 ? script.in_flight : 3;
-    plain.submit(step, count);
-    if (script.waits_in_next_step) plain.wait(count);
+    if (!script.waits_in_next_step) plain.submit(step, count);
     trainer.make(step);
     trainer.session.average("value", 0.5, 1);
-    if (!script.waits_in_next_step) plain.wait(0);
+    plain.wait(0);
+    if (script.waits_in_next_step) plain.submit(step, count);  // under way when the step ends
   }
   plain.wait(0);
 }
@@ -257,6 +258,7 @@ void throws(Trainer& trainer) {
     trainer.begin(step, 1);
     if (step.index() >= script.special_step && trainer.checker.shall_throw(trainer.self, script.all_throw)) {
       begin_in_vain(trainer);
+      trainer.self.world().hit(Fault::exception, trainer.self);
       throw ThrownOnOrder{};
     }
     trainer.make(step);
