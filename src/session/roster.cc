@@ -230,8 +230,7 @@ void Roster::apply(const membership::Decision& decision) {
   if (decision.ask) ask_store(*decision.ask);
   if (decision.enter) {
     next_ = *decision.enter;
-    // Now, and not when the training thread has entered it: that one may be in its user's code for long, and whoever
-    // has not said so counts as left behind by those who entered it and died.
+    // Now: the training thread may be in its user's code, and who is silent counts as left behind by those who die.
     if (has_coordinator() && !planted("adopted-late"))
       transport_->tell(wire::Adopted{membership::notice_of(*next_), step_});
   }

@@ -144,7 +144,7 @@ void ViewDriver::follow_decision(const View& view) {
 void ViewDriver::between_steps() {
   if (!roster_) return;
   if (place_.is(ViewTable::owing) && training_.job.loop >= owed_in_loop_) give_owed();
-  if (decision_ == Decision::change) finish_in_flight();
+  if (decision_ != Decision::stay) finish_in_flight();
   if (place_.is(ViewTable::inside)) {
     if (decision_ == Decision::change) roster_->adopt(decided_);
     if (decision_ == Decision::change || roster_->must_change()) {
@@ -168,7 +168,7 @@ void ViewDriver::between_steps() {
 /// submitted it, and whoever goes would not see it done.
 void ViewDriver::finish_in_flight() {
   for (;;) {
-    if (!place_.is(ViewTable::inside) || decision_ != Decision::change || planted("in-flight-switch")) return;
+    if (!place_.is(ViewTable::inside) || decision_ == Decision::stay || planted("in-flight-switch")) return;
     auto finished = training_.reductions.wait_for_all();
     if (finished.ok()) return;
     go_on_after(finished.error());
