@@ -220,7 +220,8 @@ class Session {
   ~Session();
 
   /// Constants inside a step. A worker that was started while the job runs is no part of it before its loop begins:
-  /// until then it has a rank that nobody else has, is not the leader, and reduces with nobody.
+  /// until then it has a rank that nobody else has, is not the leader, and reduces with nobody. Of a program with
+  /// several loops it passes those by, without a turn, that the job has behind it.
   int rank() const;
   int size() const;
   bool leader() const { return rank() == 0; }
@@ -258,7 +259,8 @@ class Session {
   /// What this worker knows about itself and the job, by name: all of the report's numbers, and counters.
   std::map<std::string, double> metrics() const;
 
-  /// The training loop. Each turn ends with a commit that all workers make, or none.
+  /// The training loop. Each turn ends with a commit that all workers make, or none. A program may have several, one
+  /// after the other: each goes on where the one before ended, and `options` count from the job's beginning.
   Steps steps(const StepsOptions& options);
   /// Averages of the last committed step's logs.
   const std::map<std::string, double>& averages() const;

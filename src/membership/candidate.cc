@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/planted.h"
 #include "membership/member.h"
 
 namespace pliant::membership {
@@ -102,7 +103,7 @@ View Member::next_of_base() const {
   const Vote* best = nullptr;
   for (const auto& [id, vote] : votes_) {
     if (!vote.stored || vote.stored->epoch != view_.epoch + 1 || view_.rank_of(id) < 0) continue;
-    if (never_acted_in(*vote.stored)) continue;
+    if (never_acted_in(*vote.stored) || planted("stored-ignored")) continue;
     if (best == nullptr || vote.stored_under > best->stored_under) best = &vote;
   }
   View next = best != nullptr ? *best->stored : view_;

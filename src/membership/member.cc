@@ -5,6 +5,8 @@
 #include <tuple>
 #include <utility>
 
+#include "base/planted.h"
+
 namespace pliant::membership {
 
 Member::Member(std::uint64_t self, View view, bool has_store, std::uint64_t over)
@@ -310,7 +312,8 @@ bool Member::newer(const View& view) const {
 
 bool Member::proven_dead(std::uint64_t id) const {
   const auto lost = lost_.find(id);
-  return lost != lost_.end() && lost->second.proven && lost->second.last <= view_.epoch;
+  return lost != lost_.end() && lost->second.proven &&
+         (lost->second.last <= view_.epoch || planted("proof-for-all-views"));
 }
 
 bool Member::ended(std::uint64_t id) const {
@@ -331,7 +334,7 @@ bool Member::enough(const Ids& who) const {
   }
   if (have == 0) return votes_are_dead() && by_proof(who);
   if (by_proof(who) || has_store_) return true;
-  return 2 * have > votes || (2 * have == votes && who.contains(*lowest));
+  return 2 * have > votes || (2 * have == votes && who.contains(*lowest)) || planted("minority-decides");
 }
 
 /// Nobody who might live and decide otherwise is left out. If no vote is left, every newcomer might.

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/planted.h"
+
 namespace pliant::membership {
 namespace {
 
@@ -99,8 +101,9 @@ std::optional<View> next_view(const View& now, const std::vector<Outlook>& outlo
   for (const auto& member : next.members)
     if (now.rank_of(member.id) < 0) next.newcomers.push_back(member.id);
   std::ranges::sort(next.newcomers);
+  if (planted("newcomers-vote")) next.newcomers.clear();
   if ((next.members == now.members && next.newcomers == now.newcomers) || !some_stay) return std::nullopt;
-  next.epoch = next.planned = now.epoch + 1;
+  next.epoch = next.planned = now.epoch + (planted("same-epoch") ? 0 : 1);
   return next;
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/base64.h"
 #include "base/log.h"
+#include "base/planted.h"
 #include "session/platform.h"
 
 namespace pliant::session {
@@ -130,7 +131,7 @@ void Roster::on_lost(const collective::PeerLoss& loss) {
     return;
   }
   if (loss.proven) testify(loss);
-  apply(member_->on_lost(loss.id, loss.proven, clock_.now(), loss.view));
+  apply(member_->on_lost(loss.id, loss.proven || planted("suspicion-is-proof"), clock_.now(), loss.view));
 }
 
 /// Those on other hosts cannot see what this host's kernel says.
@@ -225,7 +226,7 @@ void Roster::meet(const std::vector<wire::Member>& members) { transport_->expect
 void Roster::apply(const membership::Decision& decision) {
   if (decision.fence) log::debug("view {} is fenced", member_->view().epoch);
   if (decision.evicted) log::debug("out of the view that follows view {}", member_->view().epoch);
-  if (decision.fence && group_) group_->fence({Code::peer_lost, "a worker was lost"});
+  if (decision.fence && group_ && !planted("never-fenced")) group_->fence({Code::peer_lost, "a worker was lost"});
   for (const auto& letter : decision.letters) {
     if (letter.to != kCoordinator)
       transport_->send({letter.to}, as_message(letter.message));
@@ -235,7 +236,7 @@ void Roster::apply(const membership::Decision& decision) {
   if (decision.ask) ask_store(*decision.ask);
   if (decision.enter) next_ = *decision.enter;
   if (decision.evicted) next_.reset();  // whatever was to be entered is over
-  if (!decision.evicted) report_view();
+  if (!decision.evicted && !planted("adopted-late")) report_view();
   if (decision.evicted && asks_) become_newcomer();  // taken in and out before the training thread saw it
   if (decision.enter || decision.evicted) {
     outside_ = decision.evicted;
@@ -364,7 +365,7 @@ void Roster::set_holds() {
 
 void Roster::adopt(const View& view) {
   std::lock_guard lock(mutex_);
-  if (!member_->recovering() && !next_) apply(member_->adopt(view, clock_.now()));
+  if ((!member_->recovering() && !next_) || planted("adopt-anyway")) apply(member_->adopt(view, clock_.now()));
 }
 
 bool Roster::await_entry(const std::string& layout) {

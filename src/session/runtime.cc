@@ -10,6 +10,7 @@
 
 #include "base/fault.h"
 #include "base/log.h"
+#include "base/planted.h"
 #include "policy/action.h"
 
 namespace pliant::session {
@@ -59,7 +60,10 @@ void Runtime::call(std::vector<std::weak_ptr<std::function<void()>>>& listeners)
 
 void Runtime::leave(bool failed) {
   const auto& job = training_.job;
-  auto how = failed ? Outcome::failed : outcome_;
+  auto how = failed || views_.awaits_loop() ? Outcome::failed : outcome_;
+  if (!failed && views_.awaits_loop())
+    log::error("the job is in loop {} of the program, but this worker's program has ended after loop {}",
+               views_.awaited_loop(), job.loop);
   if (training_.journal) training_.journal->end(record_outcome(how), job.lineage, job.step);  // unless it had
   if (!views_.roster()) return;
   // A program that leaves its loop by itself has decided that its work is done.
@@ -75,7 +79,7 @@ void Runtime::resize(int workers) {
 
 void Runtime::set_batch(const BatchPlan& plan) {
   if (plan.local == 0 && plan.global == 0) throw Failure(Code::invalid, "a batch of no samples");
-  if (training_.turn.in_step())
+  if (training_.turn.in_step() && !planted("batch-at-once"))
     training_.turn.set_next_batch(plan);
   else
     training_.job.batch = plan;
@@ -153,8 +157,9 @@ void Runtime::start(const StepsOptions& options) {
     throw Failure(Code::invalid, "epochs need an ElasticSampler; without one, give steps");
   if (training_.turn.closing())
     throw Failure(Code::invalid, "a step of this session has failed: no other loop can begin");
-  if (training_.turn.in_step()) training_.turn.abandon();
+  if (training_.turn.in_step()) abandon_step();
   training_.job.until = options;
+  ++training_.job.loop;
   auto* roster = views_.roster();
   if (std::exchange(outcome_, Outcome::running) != Outcome::running && roster)
     roster->report_outcome(outcome_, step());  // another loop: what was said of the one before is not the end
@@ -162,10 +167,23 @@ void Runtime::start(const StepsOptions& options) {
   training_.loop.on(step::LoopTable::start);
   if (first)
     begin_first_loop();
+  else if (views_.awaits_loop())
+    views_.reach_loop();
   else
     training_.journal->begin_loop();
   if (roster && own_process_) notice_ = platform_.notice();
   training_.note_stripe();
+}
+
+/// The program has left its loop by break. What all have submitted to the step is reduced first: its memory is used
+/// again, and nobody who comes with a later view has submitted it.
+void Runtime::abandon_step() {
+  if (planted("break-leaves-rest")) return training_.turn.abandon();
+  for (auto reduced = training_.reductions.wait_for_step(); !reduced.ok();
+       reduced = training_.reductions.wait_for_step())
+    views_.go_on_after(reduced.error());
+  training_.reductions.forget_step();
+  training_.turn.abandon();
 }
 
 void Runtime::begin_first_loop() {
@@ -180,7 +198,11 @@ void Runtime::begin_first_loop() {
 }
 
 std::optional<Step> Runtime::begin_step() {
-  views_.between_steps();
+  if (!views_.awaits_loop()) views_.between_steps();
+  if (views_.awaits_loop()) {
+    pass_by_loop();
+    return std::nullopt;
+  }
   auto& job = training_.job;
   auto& turn = training_.turn;
   auto& adaptation = training_.adaptation;
@@ -190,7 +212,7 @@ std::optional<Step> Runtime::begin_step() {
   }
   fault::position(worker(), job.step);
   turn.begin(job, worker(), clock_.now());
-  training_.reductions.begin_step();
+  training_.reductions.count_names_anew();
   if (!adaptation.begun()) adaptation.begin(reporter_.report_of_step());
   call(at_step_);
   Step step;
@@ -200,6 +222,13 @@ std::optional<Step> Runtime::begin_step() {
   step.progress_ = job.progress();
   step.ends_epoch_ = job.ledger && job.ledger->left() <= global_batch();
   return step;
+}
+
+/// The job has done with this loop of the program: so has this worker, which makes none of its steps.
+void Runtime::pass_by_loop() {
+  notice_.reset();
+  outcome_ = Outcome::finished;
+  training_.loop.on(step::LoopTable::end);
 }
 
 void Runtime::end_loop() {
@@ -257,7 +286,7 @@ Status Runtime::try_to_close() {
   turn.rows_here(std::move(rows).value());
   PLIANT_TRY(training_.reductions.wait_for_step());
   turn.reduced();
-  PLIANT_TRY(group.confirm());
+  if (!planted("unconfirmed")) PLIANT_TRY(group.confirm());
   turn.confirmed();
   return {};
 }
@@ -313,6 +342,7 @@ void Runtime::end_step() {
   auto record = records ? turn.record(job, worker()) : record::StepRecord{};
   auto report = reporter_.report_of_step();
   turn.commit(job);
+  training_.reductions.count_names_anew();
   report.progress = job.progress();
   if (views_.counts()) training_.adaptation.judge(turn.summary(), job.step - 1, views_.speaks_for_job());
   act(training_.adaptation.take_action());

@@ -130,7 +130,9 @@ class Runtime final : public step::Reducer {
   static Result<std::unique_ptr<Runtime>> join_invited(RosterOptions options);
   static Result<std::unique_ptr<Runtime>> join_launched(const Launch& launch, const JoinOptions& options);
 
+  void abandon_step();
   void begin_first_loop();
+  void pass_by_loop();
   void end_loop();
   void finish_job();
   void fill_row();

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "base/planted.h"
 
 namespace pliant::session {
 namespace {
@@ -29,7 +30,7 @@ ViewDriver::~ViewDriver() {
 }
 
 bool ViewDriver::speaks_for_job() const {
-  return view_.rank_of(training_.self) == 0 && (!roster_ || roster_->is_member());
+  return view_.rank_of(training_.self) == 0 && (!roster_ || roster_->is_member()) && !awaits_loop();
 }
 
 // ---- into the job ----
@@ -78,8 +79,9 @@ void ViewDriver::be_alone() {
   if (roster_) roster_->guard(nullptr);
   view_ = {0, 1, training_.job.seed, 0, {{training_.self, getpid(), ""}}};
   auto alone = training_.platform.group_of_one({"", view_.hash(), view_.members, 0, {}}).or_throw();
-  auto ended = std::exchange(group_, std::move(alone));
   auto& reductions = training_.reductions;
+  reductions.take_stock();  // what was going on alone before goes on too
+  auto ended = std::exchange(group_, std::move(alone));
   reductions.use(group_.get());
   // Results that are in use are read until their holders know where the new ones are.
   auto before = reductions.renew_regions();
@@ -122,7 +124,7 @@ void ViewDriver::decide() {
     return;
   }
   auto next = membership::next_view(turn.closing_view(), outlooks, turn.named_plan());
-  if (!next) return;
+  if (!next || (planted("switch-forgotten") && view_.epoch > turn.closing_view().epoch)) return;
   decision_ = Decision::change;
   decided_ = std::move(*next);
   follow_decision(view_);  // the step may have been settled in a later view
@@ -141,7 +143,8 @@ void ViewDriver::follow_decision(const View& view) {
 
 void ViewDriver::between_steps() {
   if (!roster_) return;
-  if (place_.is(ViewTable::owing)) give_owed();
+  if (place_.is(ViewTable::owing) && training_.job.loop >= owed_in_loop_) give_owed();
+  if (decision_ != Decision::stay) finish_in_flight();
   if (place_.is(ViewTable::inside)) {
     if (decision_ == Decision::change) roster_->adopt(decided_);
     if (decision_ == Decision::change || roster_->must_change()) {
@@ -159,6 +162,17 @@ void ViewDriver::between_steps() {
     ask_to_be_taken_in();
   }
   if (place_.is(ViewTable::inside) && decision_ == Decision::end) place_.on(ViewTable::job_over);
+}
+
+/// What is in flight when a step ends was submitted by all who made the step. Whoever comes with the next view has not
+/// submitted it, and whoever goes would not see it done.
+void ViewDriver::finish_in_flight() {
+  for (;;) {
+    if (!place_.is(ViewTable::inside) || decision_ == Decision::stay || planted("in-flight-switch")) return;
+    auto finished = training_.reductions.wait_for_all();
+    if (finished.ok()) return;
+    go_on_after(finished.error());
+  }
 }
 
 void ViewDriver::give_owed() {
@@ -200,7 +214,10 @@ void ViewDriver::enter() {
     std::unique_ptr<collective::Group> group;
     auto settled = try_enter(*view, group);
     if (settled.ok()) {
-      take_up(*view, std::move(group), settled.value());
+      if (training_.blank() && settled.value().loop > training_.job.loop)
+        arrive_early(*view, std::move(group), settled.value());
+      else
+        take_up(*view, std::move(group), settled.value());
       break;
     }
     if (settled.error().code != Code::peer_lost) throw Failure(settled.error().code, settled.error().message);
@@ -244,18 +261,43 @@ void ViewDriver::take_up(const View& view, std::unique_ptr<collective::Group> gr
   auto regions = reductions.renew_regions();
   reductions.settle(settled.lacking, turn.fate(settled.step_complete));
   turn.settle(settled.step_complete);
-  if (settled.owed) owed_ = *settled.owed;
-  place_.on(settled.owed ? ViewTable::settled_owing : ViewTable::settled);
+  if (settled.given_later) owed_ = *settled.given_later, owed_in_loop_ = settled.loop;
+  place_.on(settled.given_later ? ViewTable::settled_owing : ViewTable::settled);
   on_change_();
   roster_->report_adopted(view_, training_.job.step);
   reclaimer_->take({std::move(ended), std::move(regions)});
+}
+
+/// The program has earlier loops to pass by. What it reduces until then is its own affair, as before it was taken in.
+void ViewDriver::arrive_early(const View& view, std::unique_ptr<collective::Group> group, Settled settled) {
+  auto loop = settled.loop;
+  log::info("the job is in loop {} of the program: this worker joins it there", loop);
+  arrival_ = Arrival{view, std::move(group), std::move(settled), loop};
+  training_.reductions.go_on_alone();
+}
+
+void ViewDriver::reach_loop() {
+  if (training_.job.loop < awaited_loop()) return;
+  auto arrival = std::exchange(arrival_, std::nullopt);
+  auto given = hand_over(*arrival->group, *arrival->settled.given_later);
+  if (given.ok()) {
+    take_stock();
+    arrival->settled.given_later.reset();
+    return take_up(arrival->view, std::move(arrival->group), arrival->settled);
+  }
+  if (given.error().code != Code::peer_lost) throw Failure(given.error().code, given.error().message);
+  roster_->guard(nullptr);
+  place_.on(ViewTable::view_ended);
+  roster_->cannot_enter(arrival->view);
+  arrival.reset();
+  enter();
 }
 
 /// The others could not reach this worker and went on without it. What it is in the middle of ends as in a job of one,
 /// and counts for nothing; then it asks to be taken in again, and gets the state that the others have.
 void ViewDriver::fall_behind() {
   place_.on(ViewTable::left_behind);
-  training_.replica.on(step::ReplicaTable::forfeited);
+  if (!planted("fallen-keeps-state")) training_.replica.on(step::ReplicaTable::forfeited);
   decision_ = Decision::stay;
   if (!roster_->leaves()) {
     if (!roster_->has_coordinator()) throw Failure(Code::refused, "the other workers went on without this one");

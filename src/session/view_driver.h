@@ -65,15 +65,32 @@ class ViewDriver {
   /// Everybody's digest of all state; Failure if they differ.
   std::uint64_t compare();
 
-  /// Between two steps: the view changes, or this worker is taken in again; until it is inside, or out for good.
+  /// Between two steps: the view changes, or this worker is taken in again; until it is inside, or out for good, or
+  /// awaits a later loop of its program.
   void between_steps();
+
+  // ---- a newcomer in an earlier loop of its program than the job is in ----
+  /// The others wait for this worker to begin the loop that the job is in. Until then it is no part of the job.
+  bool awaits_loop() const { return arrival_.has_value(); }
+  /// REQUIRES awaits_loop().
+  std::uint64_t awaited_loop() const { return arrival_->loop; }
+  /// Another loop of its program has begun: if it is the one that is awaited, this worker is given the state.
+  void reach_loop();
 
  private:
   /// What the members of a view have found out together about what the one before left open.
   struct Settled {
-    bool step_complete = false;               // all have the step that this worker is in
-    std::set<std::uint64_t> lacking;          // what somebody lacks
-    std::optional<membership::Verdict> owed;  // newcomers wait until the step that is over has ended here too
+    bool step_complete = false;                      // all have the step that this worker is in
+    std::set<std::uint64_t> lacking;                 // what somebody lacks
+    std::optional<membership::Verdict> given_later;  // newcomers get the state when all can give or take it
+    std::uint64_t loop = 0;                          // the latest that somebody with state has begun; 0: nobody has any
+  };
+  /// A view that this worker has come to before its program has reached the job's loop.
+  struct Arrival {
+    membership::View view;
+    std::unique_ptr<collective::Group> group;
+    Settled settled;
+    std::uint64_t loop = 0;
   };
   /// What the last step has decided.
   enum class Decision { stay, change, end };
@@ -83,6 +100,7 @@ class ViewDriver {
   bool keeps_group(const membership::View& view);
   void take_stock();
   void take_up(const membership::View& view, std::unique_ptr<collective::Group> group, const Settled& settled);
+  void arrive_early(const membership::View& view, std::unique_ptr<collective::Group> group, Settled settled);
   Result<Settled> settle_in(collective::Group& group, const membership::View& view);
   membership::Report standing() const;
   void begin_again(const membership::View& view);
@@ -90,6 +108,7 @@ class ViewDriver {
   Result<step::JobSnapshot> check(const std::string& bytes);
   Status take_up(step::JobSnapshot snapshot);
   void follow_decision(const membership::View& view);
+  void finish_in_flight();
   void give_owed();
   void ask_to_be_taken_in();
   void fall_behind();
@@ -106,8 +125,10 @@ class ViewDriver {
   membership::View view_;                 // the group's
   step::Machine<step::ViewTable> place_;
   Decision decision_ = Decision::stay;
-  membership::View decided_;  // if it is to change
-  membership::Verdict owed_;  // if place_ is owing
+  membership::View decided_;        // if it is to change
+  membership::Verdict owed_;        // if place_ is owing
+  std::uint64_t owed_in_loop_ = 0;  // not before that one has begun here
+  std::optional<Arrival> arrival_;  // if place_ is entering while the program runs
 };
 
 }  // namespace pliant::session

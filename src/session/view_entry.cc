@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <utility>
 
+#include "base/planted.h"
 #include "session/checkpoint_draft.h"
 #include "session/view_driver.h"
 #include "step/entry.h"
@@ -32,6 +33,35 @@ std::string deviants_in(const std::vector<std::string>& rows) {
 std::string misfit_in(const std::vector<EntryReport>& entries, std::size_t rank) {
   return fmt::format("workers share different state: rank {} has {}, rank 0 has {}", rank, entries[rank].words,
                      entries[0].words);
+}
+
+/// The latest loop that somebody with state has begun; 0: nobody has any.
+std::uint64_t latest_loop(const std::vector<EntryReport>& entries) {
+  std::uint64_t latest = 0;
+  for (const auto& entry : entries)
+    if (!entry.report.blank) latest = std::max(latest, entry.loop);
+  return latest;
+}
+
+/// Whoever is still in the step with which somebody else has begun a later loop is about to leave its own loop by
+/// break: the step counts for nothing there either.
+std::vector<Report> reports_in(const std::vector<EntryReport>& entries, std::uint64_t latest) {
+  std::vector<Report> reports;
+  for (const auto& entry : entries) reports.push_back(entry.report);
+  for (std::size_t rank = 0; rank < entries.size(); ++rank) {
+    auto abandons = [&](const EntryReport& other) {
+      return !other.report.blank && other.loop == latest && other.report.step == reports[rank].step;
+    };
+    if (entries[rank].loop < latest && std::ranges::any_of(entries, abandons))
+      reports[rank].in_step = reports[rank].complete = reports[rank].closed = false;
+  }
+  return reports;
+}
+
+std::string in_words(const StepsOptions& until) {
+  return until.steps && until.epochs ? fmt::format("{} epochs or {} steps", until.epochs, until.steps)
+         : until.epochs              ? fmt::format("{} epochs", until.epochs)
+                                     : fmt::format("{} steps", until.steps);
 }
 
 }  // namespace
@@ -75,18 +105,18 @@ Report ViewDriver::standing() const {
 }
 
 Result<ViewDriver::Settled> ViewDriver::settle_in(collective::Group& group, const View& view) {
-  EntryReport own{standing(), training_.replicas.describe(), training_.reductions.lacking()};
+  EntryReport own{standing(), training_.job.loop, training_.replicas.describe(), training_.reductions.lacking()};
   auto entries = step::exchange_entries(own, [&](std::string_view row) { return group.exchange(row); });
   if (!entries.ok()) return entries.error();
   Settled settled;
-  std::vector<Report> reports;
-  for (std::size_t rank = 0; rank < entries.value().size(); ++rank) {
+  settled.loop = planted("first-loop") ? training_.job.loop : latest_loop(entries.value());
+  auto reports = reports_in(entries.value(), settled.loop);
+  for (std::size_t rank = 0; rank < reports.size(); ++rank) {
     const auto& entry = entries.value()[rank];
-    reports.push_back(entry.report);
     settled.lacking.insert(entry.missing.begin(), entry.missing.end());
-    if (reports.back().layout == reports.front().layout) continue;
+    if (entry.report.layout == reports.front().layout) continue;
     // A newcomer that does not fit gives up, and its end is awaited; at a job's start nobody knows who is right.
-    bool newcomers_fault = reports.back().blank && !training_.blank();
+    bool newcomers_fault = entry.report.blank && !training_.blank();
     return Error{newcomers_fault ? Code::peer_lost : Code::mismatch, misfit_in(entries.value(), rank)};
   }
   auto verdict = membership::settle(reports);
@@ -101,14 +131,22 @@ Result<ViewDriver::Settled> ViewDriver::settle_in(collective::Group& group, cons
     // Blank workers that vote are those who begin the job.
     if (!view.newcomers.empty()) return Error{Code::mismatch, "nobody in this view has the job's state"};
   }
-  settled.step_complete = training_.turn.in_step() && verdict.step > training_.job.step;
+  // Whoever has begun a later loop has gone past everything that this worker is in.
+  bool in_earlier_loop = training_.job.loop < settled.loop;
+  settled.step_complete = training_.turn.in_step() && (verdict.step > training_.job.step || in_earlier_loop);
+  if (planted("commits-alone")) settled.step_complete = training_.turn.complete();
+  if (planted("repeats-alone") && training_.turn.closing()) settled.step_complete = false;
   if (verdict.state_from < 0) {
     if (roster_) roster_->set_holds();
     return settled;
   }
-  // State is given between two steps: whoever is still in one that is over ends it first, and the others wait.
-  if (settled.step_complete)
-    settled.owed = verdict;
+  if (training_.blank() && settled.loop > 0 && training_.job.loop > settled.loop)
+    return Error{Code::mismatch, fmt::format("the job is in loop {} of the program, this worker in loop {} already",
+                                             settled.loop, training_.job.loop)};
+  // State is given between two steps of the loop that the job is in: whoever is still in a step that is over, or in an
+  // earlier loop, ends that first, and the others wait.
+  if (settled.step_complete || in_earlier_loop)
+    settled.given_later = verdict;
   else
     PLIANT_TRY(hand_over(group, verdict));
   return settled;
@@ -127,8 +165,9 @@ Status ViewDriver::hand_over(collective::Group& group, const Verdict& verdict) {
   bool giving = group.rank() == verdict.state_from;
   std::string bytes;
   if (giving)
-    bytes = encode(JobSnapshot{training_.job, training_.adaptation.save(), training_.replicas.items(),
-                               training_.journal->unwritten()});
+    bytes = encode(
+        JobSnapshot{training_.job, training_.adaptation.save(), training_.replicas.items(),
+                    planted("unwritten-kept") ? std::vector<record::StepRecord>() : training_.journal->unwritten()});
   auto sizes = group.exchange(std::to_string(bytes.size()));
   if (!sizes.ok()) return sizes.error();
   bytes.resize(std::strtoull(sizes.value()[static_cast<std::size_t>(verdict.state_from)].c_str(), nullptr, 10));
@@ -149,6 +188,7 @@ Status ViewDriver::hand_over(collective::Group& group, const Verdict& verdict) {
     auto checked = check(bytes);
     if (!checked.ok()) return checked.error();
     draft = std::move(checked).value();
+    if (planted("draft-at-once")) training_.replica.on(ReplicaTable::given);
   }
   PLIANT_TRY(training_.replicas.copy_from(group, verdict.state_from, receive));
   auto digests = group.exchange(digest_row(training_.replicas));
@@ -170,13 +210,24 @@ Result<JobSnapshot> ViewDriver::check(const std::string& bytes) {
   if (theirs.has_value() != own.has_value() || (own && own->samples() != theirs->samples()))
     return Error{Code::mismatch, fmt::format("the job's data set has {} samples, this worker's has {}",
                                              theirs ? theirs->samples() : 0, own ? own->samples() : 0)};
+  const auto& state = decoded.value().state;
+  const auto& until = training_.job.until;
+  if (state.loop == training_.job.loop && (state.until.epochs != until.epochs || state.until.steps != until.steps))
+    return Error{Code::mismatch, fmt::format("loop {} of the job makes {}, this worker's makes {}", state.loop,
+                                             in_words(state.until), in_words(until))};
   PLIANT_TRY(training_.replicas.prepare(decoded.value().items));
   return decoded;
 }
 
 Status ViewDriver::take_up(JobSnapshot snapshot) {
   PLIANT_TRY(training_.adaptation.load(snapshot.adaptation));
-  training_.job = std::move(snapshot.state);
+  auto& job = training_.job;
+  if (snapshot.state.loop < job.loop) training_.journal->begin_loop();  // whoever gave the state is about to begin it
+  snapshot.state.loop = job.loop;
+  snapshot.state.until = job.until;
+  if (planted("ledger-kept")) snapshot.state.ledger = job.ledger;
+  job = std::move(snapshot.state);
+  training_.reductions.count_names_anew();
   training_.journal->adopt(std::move(snapshot.unwritten));
   return {};
 }

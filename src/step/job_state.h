@@ -29,6 +29,7 @@ struct JobState {
   std::uint64_t skipped = 0;  ///< steps that were left out because of non-finite gradients
   std::uint64_t lineage = 0;
   std::uint64_t seed = 0;
+  std::uint64_t loop = 0;  ///< which of the program's loops over steps runs, or ran last, from 1; 0: none yet
   BatchPlan batch;
   StepsOptions until;            ///< when the loop ends
   LeaseAssignment assignment;    ///< of the next step: decided by the step before, whoever is lost in between

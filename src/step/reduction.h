@@ -59,7 +59,7 @@ class StepReduction {
   friend class Reductions;
   Task task_;
   Machine<ReductionTable> state_;
-  std::uint64_t number_ = 0;      // the same on all workers: name, step, and how often the name was used in it
+  std::uint64_t number_ = 0;      // the same on all workers: name, loop, step, and how often the name was used in it
   std::vector<std::byte> input_;  // of plain memory that is reduced in place: it may have to be reduced again
   std::shared_ptr<collective::Region> region_;  // keeps the result readable when the view has gone
   collective::OperationHandle operation_;

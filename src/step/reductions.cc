@@ -8,6 +8,7 @@
 
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/planted.h"
 #include "collective/kernels.h"
 
 namespace pliant::step {
@@ -22,6 +23,8 @@ bool speaks_for(std::uint64_t self, const View& before, const View& after, int d
   auto heir = std::ranges::find_if(before.members, [&](const wire::Member& member) {
     return member.host == gone.host && after.rank_of(member.id) >= 0;
   });
+  if (planted("dead-twice"))
+    return std::ranges::any_of(before.members, [&](const auto& m) { return m.id == self && m.host == gone.host; });
   return heir != before.members.end() && heir->id == self;
 }
 
@@ -81,7 +84,7 @@ void Reductions::start_again(StepReduction& reduction) {
 
 /// The same on all workers for what is the same.
 std::uint64_t Reductions::number_of(const std::string& name) {
-  return combine(combine(hash_name(name), job_.step), uses_[name]++);
+  return combine(combine(combine(hash_name(name), job_.loop), job_.step), uses_[name]++);
 }
 
 Status Reductions::wait(StepReduction& reduction) {
@@ -94,6 +97,11 @@ Status Reductions::wait(StepReduction& reduction) {
 Status Reductions::wait_for_step() {
   for (const auto& reduction : all_)
     if (reduction->task().with_step) PLIANT_TRY(wait(*reduction));
+  return {};
+}
+
+Status Reductions::wait_for_all() {
+  for (const auto& reduction : all_) PLIANT_TRY(wait(*reduction));
   return {};
 }
 
@@ -129,6 +137,7 @@ void Reductions::take_stock() {
   if (!group_) return;
   for (const auto& reduction : all_) {
     if (reduction->done() && !reduction->task().with_step) continue;  // all have it
+    if (reduction->state_.is_one_of({ReductionTable::held, ReductionTable::lacking})) continue;
     bool held = reduction->done() || group_->settle(reduction->operation_);
     reduction->state_.on(held ? ReductionTable::interrupted_whole : ReductionTable::interrupted_short);
   }
@@ -173,10 +182,12 @@ void Reductions::settle(const std::set<std::uint64_t>& lacking, StepFate fate) {
     auto& state = reduction->state_;
     if (state.is(ReductionTable::done)) continue;
     bool with_step = reduction->task().with_step;
-    bool kept = with_step ? fate != StepFate::repeated : !lacking.contains(reduction->number_);
-    if (state.is(ReductionTable::held) && kept)
+    bool kept =
+        with_step ? fate != StepFate::repeated : !lacking.contains(reduction->number_) || planted("lacking-ignored");
+    if (state.is(ReductionTable::held) && kept) {
       state.on(ReductionTable::all_have_it);
-    else
+      if (planted("result-dies")) reduction->region_.reset();
+    } else
       start_again(*reduction);
   }
 }
@@ -216,7 +227,7 @@ void Reductions::take_over(collective::Group& ended, int rank, SummaryRow& row) 
     auto& task = reduction->task_;
     if (!task.with_step) continue;
     auto weight = *ended.published_weight(reduction->operation_, rank);
-    if (!(weight > 0)) continue;
+    if (!(weight > 0) || planted("dead-counted")) continue;
     auto* own = reduction->region_->input() + task.offset;
     const auto* input = reduction->region_->input_of(ended.place_of(rank)) + task.offset;
     std::vector<double> weights{task.weight, weight}, shares(2);

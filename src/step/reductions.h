@@ -43,14 +43,16 @@ class Reductions final : public Reducer {
   Status wait(StepReduction& reduction);
   /// All of the step's own.
   Status wait_for_step();
+  /// Whatever is in flight.
+  Status wait_for_all();
   void forget(const StepReductionPtr& reduction) { std::erase(all_, reduction); }
   /// The step's own are done with.
   void forget_step();
   void forget_done();
   void forget_all() { all_.clear(); }
   const std::vector<StepReductionPtr>& all() const { return all_; }
-  /// Another step begins: names are counted anew.
-  void begin_step() { uses_.clear(); }
+  /// The job is at another step, or in another loop: from here on all workers count names alike.
+  void count_names_anew() { uses_.clear(); }
 
   // ---- an exchange of rows, outside of a step's end; one at a time ----
   void begin_exchange();
@@ -60,7 +62,8 @@ class Reductions final : public Reducer {
   Rows take_rows() { return std::exchange(rows_, {}); }
 
   // ---- from view to view ----
-  /// The view has ended: what of it is complete here? It stands still: all who go on have fenced it.
+  /// The view has ended: what of it is complete here? It stands still: all who go on have fenced it. What was looked at
+  /// before stays as it was found.
   void take_stock();
   bool step_held() const;
   /// Numbers of what is lacking outside of the step.

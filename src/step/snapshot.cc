@@ -104,7 +104,7 @@ std::string encode(const JobSnapshot& snapshot) {
   ByteWriter out;
   const auto& state = snapshot.state;
   put(out, state.assignment);
-  for (auto word : {state.step, state.samples, state.skipped, state.lineage, state.seed, state.batch.local,
+  for (auto word : {state.step, state.samples, state.skipped, state.lineage, state.seed, state.loop, state.batch.local,
                     state.batch.global, state.batch.limit, state.until.epochs, state.until.steps})
     out.put(word);
   out.put(static_cast<std::uint8_t>(state.ledger.has_value()));
@@ -124,8 +124,9 @@ Result<JobSnapshot> decode_snapshot(std::string_view bytes) {
   auto assignment = get_assignment(in);
   if (!assignment.ok()) return assignment.error();
   state.assignment = std::move(assignment).value();
-  for (auto* word : {&state.step, &state.samples, &state.skipped, &state.lineage, &state.seed, &state.batch.local,
-                     &state.batch.global, &state.batch.limit, &state.until.epochs, &state.until.steps})
+  for (auto* word :
+       {&state.step, &state.samples, &state.skipped, &state.lineage, &state.seed, &state.loop, &state.batch.local,
+        &state.batch.global, &state.batch.limit, &state.until.epochs, &state.until.steps})
     *word = in.get<std::uint64_t>();
   if (in.get<std::uint8_t>()) {
     auto ledger = get_ledger(in);

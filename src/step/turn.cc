@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "base/planted.h"
+
 namespace pliant::step {
 
 Summary fold_rows(const Rows& rows, std::size_t slots) {
@@ -20,7 +22,7 @@ Summary fold_rows(const Rows& rows, std::size_t slots) {
 
 StepFate Turn::fate(bool all_have_it) const {
   if (!in_step() || closed()) return StepFate::untouched;
-  return closing() && all_have_it ? StepFate::complete : StepFate::repeated;
+  return all_have_it ? StepFate::complete : StepFate::repeated;
 }
 
 // ---- whose samples ----
@@ -128,10 +130,13 @@ void Turn::commit(JobState& job) {
   if (job.ledger) {
     std::vector<Range> unused;
     for (int slot = 0; slot < size(); ++slot) {
-      if (std::ranges::binary_search(slots_, static_cast<std::uint64_t>(slot))) continue;
+      bool gone = planted("salvaged-return") &&
+                  closing_view_.rank_of(assignment_.to.members[static_cast<std::size_t>(slot)].id) < 0;
+      if (std::ranges::binary_search(slots_, static_cast<std::uint64_t>(slot)) && !gone) continue;
       auto ranges = ranges_of(job, slot);
       unused.insert(unused.end(), ranges.begin(), ranges.end());
     }
+    if (planted("unused-lost")) unused.clear();
     job.ledger->commit(job.global_batch(size()), std::move(unused));
   }
   if (next_batch_) job.batch = *std::exchange(next_batch_, std::nullopt);
@@ -153,7 +158,7 @@ record::StepRecord Turn::record(const JobState& job, std::uint64_t self) const {
   record.digest_before = row_.state_digest;
   record.ledger_before = job.digest();
   record.delivered = summary_.delivered;
-  record.took = lease_;
+  record.took = planted("lease-recomputed") && job.ledger ? ranges_of(job, closing_view_.rank_of(self)) : lease_;
   record.lease = {assignment_.to.epoch, assignment_.to.members_hash(), {}};
   for (const auto& member : assignment_.to.members) record.lease.workers.push_back(member.id);
   for (auto slot : slots_)
@@ -162,7 +167,7 @@ record::StepRecord Turn::record(const JobState& job, std::uint64_t self) const {
     auto part =
         std::ranges::find(record.samples, record.lease.workers[summary_.slots[i]], &record::Contribution::worker);
     auto speaker = closing_view_.members[static_cast<std::size_t>(summary_.speakers[i])].id;
-    if (part != record.samples.end() && part->worker != speaker) part->by = speaker;
+    if (part != record.samples.end() && part->worker != speaker && !planted("salvage-unrecorded")) part->by = speaker;
   }
   return record;
 }

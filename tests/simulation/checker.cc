@@ -4,13 +4,15 @@
 
 namespace pliant::sim {
 
-void Checker::begins(Process& process, std::uint64_t step, std::uint64_t epoch, std::span<const double> counts) {
-  State now{digest_bytes(counts.data(), counts.size_bytes()), epoch, process.id()};
-  auto [known, first] = states_.emplace(step, now);
+void Checker::begins(Process& process, const Moment& moment, std::span<const double> counts) {
+  auto [loop, step, epoch, phase] = moment;
+  auto digest = combine(digest_bytes(counts.data(), counts.size_bytes()), digest_bytes(&phase, sizeof phase));
+  State now{digest, epoch, process.id()};
+  auto [known, first] = states_.emplace(std::pair(loop, step), now);
   progress_[process.id()] = step;
   process.note_blank(false);
   newest_ = std::max(newest_, step);
-  world_.note(process, "begins step {} of epoch {}, state {:08x}", step, epoch, now.digest >> 32);
+  world_.note(process, "begins step {} of epoch {} in loop {}, state {:08x}", step, epoch, loop, now.digest >> 32);
   if (known->second.digest != now.digest || known->second.epoch != epoch)
     return world_.fail(fmt::format("worker {} begins step {} (epoch {}) with another state than worker {} (epoch {})",
                                    process.id(), step, epoch, known->second.by, known->second.epoch));
@@ -21,6 +23,24 @@ void Checker::begins(Process& process, std::uint64_t step, std::uint64_t epoch, 
       return world_.fail(fmt::format("before step {} of epoch {} sample {} was used {} times (worker {})", step, epoch,
                                      i % samples_, uses, process.id()));
   }
+}
+
+void Checker::agrees(Process& process, const std::string& key, double value) {
+  auto [known, first] = values_.emplace(key, Value{value, process.id()});
+  if (known->second.value != value)
+    world_.fail(fmt::format("worker {} has {} for reduction {}, worker {} has {}", process.id(), value, key,
+                            known->second.by, known->second.value));
+}
+
+void Checker::objects(Process& process, const std::string& what) {
+  world_.fail(fmt::format("worker {}: {}", process.id(), what));
+}
+
+bool Checker::shall_throw(Process& process, bool all) {
+  if (!all && (any_threw_ || !world_.may_die(process))) return false;
+  any_threw_ = true;
+  left_.insert(process.id());
+  return true;
 }
 
 void Checker::finished(Process& process, std::span<const double> counts) {

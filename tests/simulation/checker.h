@@ -18,8 +18,19 @@ class Checker {
   Checker(World& world, std::size_t samples, std::uint64_t epochs)
       : world_(world), samples_(samples), epochs_(epochs) {}
 
+  /// Where a worker is when it begins a step.
+  struct Moment {
+    std::uint64_t loop = 1, step = 0, epoch = 0;
+    double phase = 0;  ///< shared state that the program changes by itself
+  };
   /// A worker begins a step with this state: how often each sample was used so far, in two copies.
-  void begins(Process& process, std::uint64_t step, std::uint64_t epoch, std::span<const double> counts);
+  void begins(Process& process, const Moment& moment, std::span<const double> counts);
+  /// A value that must be the same on all workers that see it.
+  void agrees(Process& process, const std::string& key, double value);
+  /// What cannot be has happened, says the program.
+  void objects(Process& process, const std::string& what);
+  /// A program that throws does so here: on one worker that others can go on without, or on all.
+  bool shall_throw(Process& process, bool all);
   /// Its loop has ended, because the work was done.
   void finished(Process& process, std::span<const double> counts);
   /// It was asked to leave, and has.
@@ -29,20 +40,26 @@ class Checker {
   std::set<std::uint64_t> holders() const;
   std::uint64_t steps() const { return newest_; }
   bool any_finished() const { return any_finished_; }
+  bool any_threw() const { return any_threw_; }
 
  private:
   struct State {
     std::uint64_t digest = 0, epoch = 0;
     std::uint64_t by = 0;
   };
+  struct Value {
+    double value = 0;
+    std::uint64_t by = 0;
+  };
   World& world_;
   const std::size_t samples_;
   const std::uint64_t epochs_;
-  std::map<std::uint64_t, State> states_;            // by step
+  std::map<std::pair<std::uint64_t, std::uint64_t>, State> states_;  // by loop and step
+  std::map<std::string, Value> values_;
   std::map<std::uint64_t, std::uint64_t> progress_;  // worker -> the step it began last
   std::set<std::uint64_t> left_;
   std::uint64_t newest_ = 0;
-  bool any_finished_ = false;
+  bool any_finished_ = false, any_threw_ = false;
 };
 
 }  // namespace pliant::sim

@@ -3,13 +3,18 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+
+#include "simulation/programs.h"
 
 namespace pliant::sim {
 
 struct JobOptions {
   std::uint64_t seed = 0;
   bool trace = false;
+  std::optional<Script::Kind> program{};  ///< else the seed chooses
+  Coverage* coverage = nullptr;           ///< counts what the job goes through
 };
 
 struct JobOutcome {

@@ -87,6 +87,7 @@ class SimPlatform final : public session::Platform {
   }
   std::unique_ptr<session::Notice> notice() override { return std::make_unique<SimNotice>(process_); }
   void lower_priority() override {}
+  step::TransitionWatch* transitions() override { return &process_.watch(); }
 
  private:
   Process& process_;
@@ -95,7 +96,12 @@ class SimPlatform final : public session::Platform {
 }  // namespace
 
 Process::Process(World& world, std::uint64_t id, std::string host, int pid)
-    : world_(world), id_(id), host_(std::move(host)), pid_(pid), platform_(std::make_unique<SimPlatform>(*this)) {}
+    : world_(world),
+      id_(id),
+      host_(std::move(host)),
+      pid_(pid),
+      watch_(world.options().coverage, [this] { world_.reached(*this); }),
+      platform_(std::make_unique<SimPlatform>(*this)) {}
 
 Process::~Process() {
   if (!dead_) kill();
@@ -110,6 +116,8 @@ void Process::start(Program program, std::function<void(bool good)> ended) {
       good = true;
     } catch (const Killed&) {
       return;
+    } catch (const ThrownOnOrder&) {
+      world_.note(*this, "ends with an exception");
     } catch (const std::exception& error) {
       world_.note(*this, "ends with: {}", error.what());
       world_.worker_failed(*this, error.what());

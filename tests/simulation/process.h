@@ -10,6 +10,7 @@
 
 #include "base/condition.h"
 #include "session/platform.h"
+#include "simulation/coverage.h"
 #include "simulation/fiber.h"
 #include "simulation/scheduler.h"
 
@@ -20,6 +21,8 @@ class World;
 /// Thrown inside a process that was killed, so that what it holds is destroyed. Nothing that it does meanwhile is seen
 /// by anybody.
 struct Killed {};
+/// Thrown by a program that was told to: it ends badly, and that is no fault of the session's.
+struct ThrownOnOrder {};
 
 class Process {
  public:
@@ -54,6 +57,8 @@ class Process {
     if (!dead_) outcome_ = outcome;
   }
   Outcome outcome() const { return outcome_; }
+  /// Hears which rows of its session's tables are taken.
+  StateWatch& watch() { return watch_; }
 
   /// kill -9. Nothing it does from here on is seen by anybody.
   void kill();
@@ -82,6 +87,7 @@ class Process {
   const std::uint64_t id_;
   const std::string host_;
   const int pid_;
+  StateWatch watch_;
   std::unique_ptr<session::Platform> platform_;
   std::unique_ptr<Fiber> fiber_;
   std::function<void(bool good)> ended_;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/planted.h"
 #include "collective/control.h"
 #include "collective/kernels.h"
 #include "simulation/twin_transport.h"
@@ -86,8 +87,11 @@ Status TwinGroup::enter() {
   for (const auto& member : team_.members)
     if (member.id != process_.id()) others.push_back(member.id);
   transport_->send(others, wire::Entered{team_.view_hash, team_.view});
+  auto began = process_.world().now();
   while (present_.size() + 1 < team_.members.size()) {
     if (failure_) return *failure_;
+    if (planted("view-time-limit") && process_.world().now() - began > seconds(30))
+      return Error{Code::io, "no sign within 30 s"};
     process_.sleep(process_.world().rng().between(microseconds(50), milliseconds(5)));
     if (team_.has_ended && team_.has_ended()) return Error{Code::peer_lost, "others have gone on to another view"};
   }
@@ -248,6 +252,7 @@ void TwinGroup::complete(TwinOperation& operation) {
   for (const auto& [rank, word] : uses_[{operation.name_, operation.use_}].reduced)
     std::memcpy(to + stripe(operation.count_, rank, size()).first * element, word.bytes.data(), word.bytes.size());
   operation.done_ = true;
+  operation.region_.reset();  // whoever reads the result keeps it
 }
 
 // ---- collectives ----

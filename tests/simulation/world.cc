@@ -69,6 +69,7 @@ void World::spawn(std::uint64_t id, const std::string& host) {
 void World::kill(Process& process) {
   if (!lives(process.id())) return;
   note(process, "is killed");
+  if (!verdict_) hit(Fault::kill, process);
   died(process, false);
 }
 
@@ -360,6 +361,10 @@ std::vector<record::MemoryLog> World::all_records() const {
 void World::trace(const std::string& who, const std::string& text) {
   auto time = now() - std::chrono::hours(1);
   trace_ += fmt::format("{:12.6f} {}{}{}\n", pliant::seconds(time), who, who.empty() ? "" : ": ", text);
+}
+
+void World::hit(Fault fault, Process& process) {
+  if (options_.coverage) options_.coverage->hit(fault, process.watch().step());
 }
 
 void World::fail(const std::string& why) {

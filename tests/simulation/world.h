@@ -25,6 +25,7 @@ struct WorldOptions {
   int workers = 3;     ///< at the start
   bool store = false;  ///< outside of the job
   bool trace = false;  ///< keep a line for every event
+  Coverage* coverage = nullptr;
 };
 
 class World {
@@ -58,6 +59,8 @@ class World {
   /// Asked before a process dies where it was doomed to.
   std::function<bool(const Process& process)> may_die = [](const Process&) { return true; };
   void died(Process& process, bool good);
+  /// Called when a worker's step has come into another state.
+  std::function<void(Process& process)> reached = [](Process&) {};
   TwinTransport* transport_of(std::uint64_t id) const;
   void came(TwinTransport& transport);
   void gone(TwinTransport& transport);
@@ -98,6 +101,8 @@ class World {
     if (options_.trace) trace("", fmt::format(format, std::forward<Args>(args)...));
   }
   const std::string& trace() const { return trace_; }
+  /// A fault has hit a worker.
+  void hit(Fault fault, Process& process);
   void fail(const std::string& why);
   void worker_failed(Process& process, const std::string& why);
   const std::string& failure() const { return failure_; }

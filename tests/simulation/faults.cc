@@ -1,0 +1,247 @@
+#include "simulation/faults.h"
+
+#include <algorithm>
+
+namespace pliant::sim {
+
+Faults::Faults(World& world, Checker& checker, Rng& dice, int count)
+    : world_(world), checker_(checker), dice_(dice), hosts_(world.options().hosts), faults_left_(count) {
+  world_.may_die = [this](const Process& process) { return may_die(process); };
+  world_.reached = [this](Process& process) { fire(process); };
+}
+
+void Faults::begin() {
+  world_.scheduler().after(milliseconds(20), [this] { next_fault(); });
+}
+
+bool Faults::may_die(const Process& process) {
+  auto holders = checker_.holders();
+  holders.erase(process.id());
+  std::erase_if(holders, [&](auto id) { return world_.worker(id)->notified() && !stop_asked_; });
+  return !holders.empty();
+}
+
+Process* Faults::victim() {
+  auto all = world_.workers();
+  std::erase_if(all, [&](const Process* process) { return !may_die(*process); });
+  return all.empty() ? nullptr : all[dice_.below(all.size())];
+}
+
+void Faults::kill(Process* process) {
+  if (!process || !may_die(*process)) return;
+  ++faults_;
+  if (dice_.chance(50))
+    world_.kill(*process);
+  else
+    process->doom(static_cast<int>(dice_.below(25)));
+}
+
+/// Somebody stays who was not asked to leave.
+void Faults::notify(Process* process) {
+  auto holders = checker_.holders();
+  if (!process || std::ranges::none_of(holders, [&](auto id) {
+        return id != process->id() && world_.lives(id) && !world_.worker(id)->notified();
+      }))
+    return;
+  notified_ = true;
+  world_.hit(Fault::term, *process);
+  process->notify();
+}
+
+void Faults::pause(Process* process) {
+  if (!process) return;
+  ++faults_;
+  world_.hit(Fault::sigstop, *process);
+  world_.stop(*process);
+  auto id = process->id();
+  auto longest = dice_.chance(50) ? milliseconds(300) : milliseconds(4000);
+  world_.scheduler().after(dice_.between(milliseconds(1), longest), [this, id] {
+    if (auto* stopped = world_.worker(id)) stopped->go_on();
+  });
+}
+
+void Faults::cut() {
+  auto from = dice_.below(static_cast<std::uint64_t>(hosts_));
+  auto to = (from + 1 + dice_.below(static_cast<std::uint64_t>(hosts_) - 1)) % static_cast<std::uint64_t>(hosts_);
+  auto a = world_.host_name(static_cast<int>(from)), b = world_.host_name(static_cast<int>(to));
+  ++faults_;
+  for (auto* process : world_.workers())
+    if (process->host() == a || process->host() == b) world_.hit(Fault::cut, *process);
+  world_.cut_link(a, b);
+  if (dice_.chance(60)) world_.cut_link(b, a);
+  world_.scheduler().after(dice_.between(milliseconds(5), milliseconds(3000)), [this, a, b] {
+    world_.heal(a, b);
+    world_.heal(b, a);
+  });
+}
+
+void Faults::hit_all(Fault fault) {
+  for (auto* process : world_.workers()) world_.hit(fault, *process);
+}
+
+void Faults::resize_somehow() {
+  hit_all(Fault::resize);
+  world_.resize(1 + static_cast<std::uint32_t>(dice_.below(6)));
+}
+
+void Faults::join_and_kill() {
+  resize_somehow();
+  world_.scheduler().after(dice_.between(milliseconds(0), milliseconds(200)), [this] { kill(victim()); });
+}
+
+void Faults::kill_coordinator() {
+  hit_all(Fault::coordinator);
+  world_.kill_coordinator();
+}
+
+void Faults::silence_store() {
+  hit_all(Fault::store);
+  world_.set_store_silent(true);
+  world_.scheduler().after(dice_.between(milliseconds(1), milliseconds(800)),
+                           [this] { world_.set_store_silent(false); });
+}
+
+/// Faults that hit the next worker whose step is in a certain state. By chance they would hardly meet those that last
+/// for microseconds, or that only the loss of somebody else brings about.
+void Faults::aim() {
+  using enum StepState;
+  constexpr StepState kDuring[] = {computing, exchanging, reducing, confirming, confirming, confirming, closed};
+  constexpr StepState kAfter[] = {held, held, held, lacking, lacking, between};
+  constexpr Fault kAll[] = {Fault::kill,        Fault::term, Fault::sigstop, Fault::resize,
+                            Fault::coordinator, Fault::cut,  Fault::store};
+  auto any = [&](const auto& list) { return list[dice_.below(std::size(list))]; };
+  if (dice_.chance(30)) notify(victim());  // so that the step decides a change
+  if (dice_.chance(30)) {
+    resize_somehow();
+    aimed_.push_back({Fault::sigstop, closed});
+  }
+  aimed_.push_back({dice_.chance(80) ? Fault::kill : any(kAll), any(kDuring)});
+  aimed_.push_back({any(kAll), any(kAfter)});
+}
+
+void Faults::fire(Process& process) {
+  auto state = process.watch().step();
+  auto at = std::ranges::find(aimed_, state, &Aimed::state);
+  if (at == aimed_.end()) return;
+  auto fault = at->fault;
+  aimed_.erase(at);
+  auto delay = fault == Fault::sigstop ? dice_.between(Nanos(0), microseconds(300)) : Nanos(0);
+  world_.scheduler().after(delay, [this, fault, id = process.id()] {
+    if (auto* hit = world_.worker(id)) strike(fault, *hit);
+  });
+}
+
+void Faults::strike(Fault fault, Process& process) {
+  switch (fault) {
+    case Fault::kill:
+      if (may_die(process)) world_.kill(process);
+      return;
+    case Fault::term:
+      return notify(&process);
+    case Fault::sigstop:
+      return pause(&process);
+    case Fault::resize:
+      return resize_somehow();
+    case Fault::coordinator:
+      return kill_coordinator();
+    case Fault::cut:
+      return hosts_ > 1 ? cut() : kill(&process);
+    case Fault::store:
+      return world_.options().store ? silence_store() : notify(&process);
+    case Fault::exception:
+      return;
+  }
+}
+
+void Faults::stop_everybody() {
+  stop_asked_ = true;
+  hit_all(Fault::term);
+  for (auto* process : world_.workers()) process->notify();
+}
+
+void Faults::fault() {
+  enum Kind {
+    kill_one,
+    kill_two,
+    term,
+    stop_job,
+    resize,
+    join_kill,
+    switch_kill,
+    stop,
+    coordinator,
+    link,
+    link_kill,
+    store,
+    aimed,
+    aimed_again,
+    aimed_once_more,
+    kinds
+  };
+  static constexpr const char* kNames[] = {"kill",      "kill2",       "term",    "stop",        "resize",
+                                           "join-kill", "switch-kill", "sigstop", "coordinator", "cut",
+                                           "cut-kill",  "store",       "aimed",   "aimed",       "aimed"};
+  auto kind = static_cast<Kind>(dice_.below(kinds));
+  if (hosts_ == 1 && (kind == link || kind == link_kill || kind == store)) kind = kill_one;
+  world_.note("fault: {}", kNames[kind]);
+  ++kinds_[kNames[kind]];
+  switch (kind) {
+    case kill_two:
+      kill(victim());
+      [[fallthrough]];
+    case kill_one:
+      return kill(victim());
+    case term:
+      return notify(victim());
+    case stop_job:
+      return dice_.chance(80) ? kill(victim()) : stop_everybody();
+    case resize:
+      return resize_somehow();
+    case join_kill:
+      return join_and_kill();
+    case switch_kill:
+      notify(victim());
+      world_.scheduler().after(dice_.between(milliseconds(0), milliseconds(12)), [this] { kill(victim()); });
+      return;
+    case stop:
+      return pause(victim());
+    case coordinator:
+      return kill_coordinator();
+    case link:
+      return cut();
+    case link_kill:
+      cut();
+      world_.scheduler().after(dice_.between(milliseconds(0), milliseconds(1500)), [this] { kill(victim()); });
+      return;
+    case store:
+      return silence_store();
+    case aimed:
+    case aimed_again:
+    case aimed_once_more:
+      return aim();
+    case kinds:
+      return;
+  }
+}
+
+void Faults::next_fault() {
+  if (faults_left_-- <= 0) return calm_down();
+  world_.scheduler().after(dice_.between(milliseconds(0), milliseconds(150)), [this] {
+    fault();
+    next_fault();
+  });
+}
+
+/// From here on nothing new happens to the job: it must come to its end.
+void Faults::calm_down() {
+  world_.scheduler().after(seconds(4), [this] {
+    world_.note("no more faults");
+    aimed_.clear();
+    world_.heal_all();
+    world_.set_store_silent(false);
+    for (auto* process : world_.workers())
+      if (process->stopped()) process->go_on();
+  });
+}
+
+}  // namespace pliant::sim

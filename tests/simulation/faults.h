@@ -1,0 +1,63 @@
+// What happens to a simulated job: the seed chooses which faults, when, and whom they hit.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "simulation/checker.h"
+#include "simulation/coverage.h"
+#include "simulation/world.h"
+
+namespace pliant::sim {
+
+class Faults {
+ public:
+  /// All must outlive this. `count` faults, one after the other.
+  Faults(World& world, Checker& checker, Rng& dice, int count);
+  void begin();
+
+  /// The whole job was told to leave; or some worker was.
+  bool stop_asked() const { return stop_asked_; }
+  bool notified() const { return notified_; }
+  std::uint64_t happened() const { return faults_; }
+  const std::map<std::string, int>& kinds() const { return kinds_; }
+
+ private:
+  /// A fault that waits for a worker whose step is in this state.
+  struct Aimed {
+    Fault fault;
+    StepState state;
+  };
+  void next_fault();
+  void fault();
+  void calm_down();
+  /// Its death leaves somebody who has the state.
+  bool may_die(const Process& process);
+  Process* victim();
+  void kill(Process* process);
+  void notify(Process* process);
+  void pause(Process* process);
+  void cut();
+  void resize_somehow();
+  void join_and_kill();
+  void stop_everybody();
+  void kill_coordinator();
+  void silence_store();
+  void hit_all(Fault fault);
+  void aim();
+  void fire(Process& process);
+  void strike(Fault fault, Process& process);
+
+  World& world_;
+  Checker& checker_;
+  Rng& dice_;
+  const int hosts_;
+  int faults_left_ = 0;
+  std::vector<Aimed> aimed_;
+  bool stop_asked_ = false, notified_ = false;
+  std::uint64_t faults_ = 0;
+  std::map<std::string, int> kinds_;
+};
+
+}  // namespace pliant::sim
