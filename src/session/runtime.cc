@@ -113,7 +113,9 @@ Lease Runtime::next_lease() const {
 // ---- collectives for everyone ----
 
 step::StableRegionPtr Runtime::region(const std::string& name, std::size_t bytes) {
-  return training_.reductions.region(name, bytes);
+  auto region = training_.reductions.region(name, bytes);
+  views_.provide_for(*region);
+  return region;
 }
 
 void Runtime::wait(const step::StepReductionPtr& reduction) {

@@ -173,7 +173,12 @@ void ViewDriver::leave() {
   stand_outside();
 }
 
+void ViewDriver::provide_for(const step::StableRegion& region) {
+  if (roster_ && counts()) reclaimer_->make_spares({region.region});  // outside there is time before it asks to come in
+}
+
 void ViewDriver::ask_to_be_taken_in() {
+  for (const auto& region : training_.reductions.regions()) region->make_spare({});  // nobody waits for it yet
   if (roster_->await_entry(training_.replicas.describe())) {
     place_.on(ViewTable::taken_in);
     return enter();
@@ -247,6 +252,7 @@ void ViewDriver::take_up(const View& view, std::unique_ptr<collective::Group> gr
   on_change_();
   roster_->report_adopted(view_, training_.job.step);
   reclaimer_->take({std::move(ended), std::move(regions)});
+  reclaimer_->make_spares(reductions.regions());
 }
 
 /// The others could not reach this worker and went on without it. What it is in the middle of ends as in a job of one,

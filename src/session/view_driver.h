@@ -65,6 +65,9 @@ class ViewDriver {
   /// Everybody's digest of all state; Failure if they differ.
   std::uint64_t compare();
 
+  /// Memory is in use from now on: what it needs when the view changes is made beforehand.
+  void provide_for(const step::StableRegion& region);
+
   /// Between two steps: the view changes, or this worker is taken in again; until it is inside, or out for good.
   void between_steps();
 
