@@ -5,9 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "base/log.h"
-#include "base/system.h"
-
 namespace pliant::collective {
 namespace {
 
@@ -70,8 +67,11 @@ Status SharedRegion::take_input(const Input& input) {
 
 Result<Fd> SharedRegion::slices_memory() {
   auto bytes = slices_bytes(stripes_, rank_, results_);
-  if (auto spare = input_->spare.take(bytes)) return spare;
-  return net::create_memory(name_ + ":result", bytes, net::Backing::reserved);
+  auto spare = input_->spare.take(bytes);
+  if (!spare.memory) return net::create_memory(name_ + ":result", bytes, net::Backing::reserved);
+  if (spare.filled < bytes)
+    PLIANT_TRY(net::fill_memory(spare.memory, spare.filled, bytes - spare.filled, net::Backing::reserved));
+  return std::move(spare.memory);
 }
 
 /// Enough for the slices of any rank in a view with one more or one less on this host. Alone on the only host nobody
@@ -84,30 +84,6 @@ std::size_t SharedRegion::spare_bytes() const {
 
 void SharedRegion::make_spare(const std::stop_token& stop) {
   if (bytes_ >= kSparesFrom) input_->spare.make(name_ + ":result", spare_bytes(), stop);
-}
-
-Fd SpareMemory::take(std::size_t bytes) {
-  std::lock_guard lock(mutex_);
-  auto memory = std::move(memory_);
-  return std::exchange(bytes_, 0) >= bytes ? std::move(memory) : Fd();
-}
-
-void SpareMemory::make(const std::string& name, std::size_t bytes, const std::stop_token& stop) {
-  std::lock_guard once(making_);
-  Fd before;  // goes first, so that there is never more than one
-  {
-    std::lock_guard lock(mutex_);
-    if (bytes_ >= bytes) return;
-    before = std::move(memory_);
-    bytes_ = 0;
-  }
-  before.reset();
-  if (bytes > available_memory() / 2) return;
-  auto made = net::create_memory(name, bytes, net::Backing::cleared, stop);
-  if (!made.ok()) return log::debug("no spare memory: {}", made.error().message);
-  std::lock_guard lock(mutex_);
-  memory_ = std::move(made).value();
-  bytes_ = bytes;
 }
 
 Status SharedRegion::stitch(int rank, const Fd& slices, bool writable) {

@@ -4,13 +4,13 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <stop_token>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "collective/plan.h"
+#include "collective/spare_memory.h"
 #include "net/shared_memory.h"
 #include "wire/messages.h"
 
@@ -20,22 +20,6 @@ namespace pliant::collective {
 class InputMemory {
  public:
   virtual ~InputMemory() = default;
-};
-
-/// Memory for the slices of a later region: at most one piece, which nobody else has seen and which serves once.
-/// Threads: any.
-class SpareMemory {
- public:
-  /// What was made, if it has `bytes`; otherwise nothing, and what there was is gone.
-  Fd take(std::size_t bytes);
-  /// Sees to it that there are `bytes`, unless that takes more than half of the memory that is left.
-  void make(const std::string& name, std::size_t bytes, const std::stop_token& stop);
-
- private:
-  std::mutex making_;      // one at a time
-  std::mutex mutex_;       // never held for long
-  Fd memory_;              // guarded by mutex_; not sealed
-  std::size_t bytes_ = 0;  // guarded by mutex_
 };
 
 /// Registered memory as its users see it: shared between processes, or a twin of that in a simulation.

@@ -24,7 +24,6 @@ constexpr int kSeals = F_SEAL_FUTURE_WRITE | F_SEAL_SHRINK | F_SEAL_GROW;
 constexpr int kPopulateRead = 22;  // MADV_POPULATE_READ, since Linux 5.14
 constexpr int kCollapse = 25;      // MADV_COLLAPSE, since Linux 6.1
 constexpr std::size_t kPopulateAtOnce = 4 << 20;
-constexpr std::size_t kMakeAtOnce = 64 << 20;
 
 /// Maps the pages of memory that exist, so that the first use is as fast as any. A few at a time: while the kernel does
 /// so, no other thread of this process can map or unmap anything, and whoever waits for that keeps page faults waiting.
@@ -48,35 +47,13 @@ int allocate(const Fd& fd, std::size_t offset, std::size_t bytes) {
   return failed;
 }
 
-/// Makes huge pages of what is at `at`, as far as the kernel can: it needs one small page of each to begin with. Unlike
-/// other ways to ask for them this one needs no leave of the machine's administrator, unless it was denied outright.
+/// Makes huge pages of what is mapped at `at`, as far as the kernel can: it needs one small page of each to begin with.
+/// Unlike other ways to ask for them this one needs no leave of the machine's administrator, unless that denied it.
 int allocate_huge(const Fd& fd, std::byte* at, std::size_t offset, std::size_t bytes) {
-  for (auto page = offset; page + kHugePage <= offset + bytes; page += kHugePage)
-    if (int failed = allocate(fd, page, kPage)) return failed;
-  madvise(at + offset, bytes / kHugePage * kHugePage, kCollapse);  // what it could not do is done in small pages
+  for (std::size_t page = 0; page + kHugePage <= bytes; page += kHugePage)
+    if (int failed = allocate(fd, offset + page, kPage)) return failed;
+  madvise(at, bytes / kHugePage * kHugePage, kCollapse);  // what it could not do is done in small pages
   return 0;
-}
-
-/// All pages of `fd`, some at a time.
-Status make_pages(const Fd& fd, std::size_t bytes, Backing backing, const std::string& what,
-                  const std::stop_token& stop) {
-  Mapping window;
-  if (bytes >= kHugePage || backing == Backing::cleared) {
-    auto space = reserve_addresses(bytes);
-    if (!space.ok()) return space.error();
-    window = std::move(space).value();
-    if (mmap(window.data(), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd.get(), 0) == MAP_FAILED)
-      return errno_error(what);
-  }
-  for (std::size_t done = 0; done < bytes; done += kMakeAtOnce) {
-    if (stop.stop_requested()) return Error{Code::aborted, what + ": not needed any more"};
-    auto part = std::min(kMakeAtOnce, bytes - done);
-    int failed = part >= kHugePage ? allocate_huge(fd, window.data(), done, part) : 0;
-    if (!failed) failed = allocate(fd, done, part);
-    if (failed) return errno_error(what, failed);
-    if (backing == Backing::cleared) populate(window.data() + done, part);
-  }
-  return {};
 }
 
 Status check_seals(const Fd& fd, std::size_t& bytes) {
@@ -107,18 +84,37 @@ Mapping::~Mapping() {
   if (at_) munmap(at_, bytes_);
 }
 
-Result<Fd> create_memory(const std::string& name, std::size_t bytes, Backing backing, const std::stop_token& stop) {
-  auto what = fmt::format("shared memory '{}' of {}", name, format_bytes(bytes));
+Result<Fd> create_memory(const std::string& name, std::size_t bytes, Backing backing) {
+  auto what = [&] { return fmt::format("shared memory '{}' of {}", name, format_bytes(bytes)); };
   Fd fd(memfd_create(("pliant:" + name).substr(0, 200).c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd) return errno_error(what);
-  if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) return errno_error(what);
-  if (backing == Backing::sparse) return fd;
+  if (!fd) return errno_error(what());
+  if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) return errno_error(what());
+  auto filled = fill_memory(fd, 0, bytes, backing);
+  if (!filled.ok()) return Error{filled.error().code, what() + ": " + filled.error().message};
+  return fd;
+}
+
+Status fill_memory(const Fd& fd, std::size_t offset, std::size_t bytes, Backing backing) {
+  if (backing == Backing::sparse) return {};
   // Of what cannot be had the kernel would hand out pages until it must kill somebody for them. All else is asked of
   // it.
   if (auto available = available_memory(); bytes > available)
-    return Error{Code::io, fmt::format("{}: only {} of memory are available", what, format_bytes(available))};
-  PLIANT_TRY(make_pages(fd, bytes, backing, what, stop));
-  return fd;
+    return Error{Code::io, fmt::format("only {} of memory are available", format_bytes(available))};
+  Mapping window;
+  int failed = 0;
+  if (bytes >= kHugePage || backing == Backing::cleared) {
+    auto space = reserve_addresses(bytes);
+    if (!space.ok()) return space.error();
+    window = std::move(space).value();
+    if (mmap(window.data(), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd.get(),
+             static_cast<off_t>(offset)) == MAP_FAILED)
+      return errno_error("mapping it");
+    failed = allocate_huge(fd, window.data(), offset, bytes);
+  }
+  if (!failed) failed = allocate(fd, offset, bytes);
+  if (failed) return errno_error("making it", failed);
+  if (backing == Backing::cleared) populate(window.data(), bytes);
+  return {};
 }
 
 Status seal_memory(const Fd& fd) {

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstddef>
-#include <stop_token>
 #include <string>
 
 #include "base/fd.h"
@@ -50,8 +49,10 @@ enum class Backing {
 };
 Result<OwnSegment> create_segment(const std::string& name, std::size_t bytes, Backing backing);
 /// The same in two steps, for a writer that maps it piece by piece before it seals.
-/// Code::aborted if `stop` asks for an end before all pages are there.
-Result<Fd> create_memory(const std::string& name, std::size_t bytes, Backing backing, const std::stop_token& stop = {});
+Result<Fd> create_memory(const std::string& name, std::size_t bytes, Backing backing);
+/// What `backing` promises, for a part of sparse memory that is not sealed: whoever has time makes it piece by piece.
+/// `offset` is a multiple of kHugePage.
+Status fill_memory(const Fd& fd, std::size_t offset, std::size_t bytes, Backing backing);
 Status seal_memory(const Fd& fd);
 
 /// A reader's end: maps `fd` read-only after checking that it is a sealed memfd of exactly `bytes`.

@@ -23,7 +23,8 @@ class Janitor final : public Reclaimer {
  private:
   struct Task {
     Remains remains;
-    std::vector<std::weak_ptr<collective::Region>> wanting{};  // spares; whoever uses a region decides how long it lives
+    std::vector<std::weak_ptr<collective::Region>>
+        wanting{};  // spares; whoever uses a region decides how long it lives
   };
   void post(Task task);
   void work(const std::stop_token& stop);

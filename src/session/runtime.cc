@@ -114,7 +114,7 @@ Lease Runtime::next_lease() const {
 
 step::StableRegionPtr Runtime::region(const std::string& name, std::size_t bytes) {
   auto region = training_.reductions.region(name, bytes);
-  views_.provide_for(*region);
+  views_.regions_changed();
   return region;
 }
 

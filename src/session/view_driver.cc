@@ -64,6 +64,7 @@ void ViewDriver::begin_outside() {
 
 void ViewDriver::settle_down() {
   if (!counts()) return between_steps();
+  if (roster_) provide();
   if (!roster_ || !roster_->must_change()) {
     auto settled = settle_in(*group_, view_);
     if (settled.ok()) return;
@@ -141,6 +142,7 @@ void ViewDriver::follow_decision(const View& view) {
 
 void ViewDriver::between_steps() {
   if (!roster_) return;
+  make_spares();
   if (place_.is(ViewTable::owing)) give_owed();
   if (place_.is(ViewTable::inside)) {
     if (decision_ == Decision::change) roster_->adopt(decided_);
@@ -173,12 +175,20 @@ void ViewDriver::leave() {
   stand_outside();
 }
 
-void ViewDriver::provide_for(const step::StableRegion& region) {
-  if (roster_ && counts()) reclaimer_->make_spares({region.region});  // outside there is time before it asks to come in
+/// Spares, at once: where no step is going on that could wait for it.
+void ViewDriver::provide() {
+  for (const auto& region : training_.reductions.regions()) region->make_spare({});
+}
+
+/// Spares, on the side: once a step has been made in the view, so that those who have just formed it are not disturbed.
+void ViewDriver::make_spares() {
+  if (!place_.is(ViewTable::inside) || spares_for_ == view_.epoch) return;
+  spares_for_ = view_.epoch;
+  reclaimer_->make_spares(training_.reductions.regions());
 }
 
 void ViewDriver::ask_to_be_taken_in() {
-  for (const auto& region : training_.reductions.regions()) region->make_spare({});  // nobody waits for it yet
+  provide();
   if (roster_->await_entry(training_.replicas.describe())) {
     place_.on(ViewTable::taken_in);
     return enter();
@@ -252,7 +262,6 @@ void ViewDriver::take_up(const View& view, std::unique_ptr<collective::Group> gr
   on_change_();
   roster_->report_adopted(view_, training_.job.step);
   reclaimer_->take({std::move(ended), std::move(regions)});
-  reclaimer_->make_spares(reductions.regions());
 }
 
 /// The others could not reach this worker and went on without it. What it is in the middle of ends as in a job of one,

@@ -65,8 +65,8 @@ class ViewDriver {
   /// Everybody's digest of all state; Failure if they differ.
   std::uint64_t compare();
 
-  /// Memory is in use from now on: what it needs when the view changes is made beforehand.
-  void provide_for(const step::StableRegion& region);
+  /// There is memory that was not there: what it needs when the view changes is to be made beforehand, too.
+  void regions_changed() { spares_for_ = 0; }
 
   /// Between two steps: the view changes, or this worker is taken in again; until it is inside, or out for good.
   void between_steps();
@@ -99,6 +99,8 @@ class ViewDriver {
   void leave();
   void be_alone();
   void stand_outside();
+  void provide();
+  void make_spares();
 
   Training& training_;
   std::unique_ptr<Roster> roster_;  // nullptr in a job of one
@@ -109,8 +111,9 @@ class ViewDriver {
   membership::View view_;                 // the group's
   step::Machine<step::ViewTable> place_;
   Decision decision_ = Decision::stay;
-  membership::View decided_;  // if it is to change
-  membership::Verdict owed_;  // if place_ is owing
+  membership::View decided_;      // if it is to change
+  membership::Verdict owed_;      // if place_ is owing
+  std::uint64_t spares_for_ = 0;  // epoch of the view in which spares were asked for
 };
 
 }  // namespace pliant::session
