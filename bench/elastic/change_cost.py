@@ -71,6 +71,8 @@ def run_job(args, build, size, turn, folder):
     pliant, program = build
     args.pliant = pliant
     command = [program, "--parameters", size << 20, "--compute-ms", args.compute_ms, "--steps", 1 << 20]
+    if args.state:
+        command += ["--state", args.state << 20]
     if not args.busy:
         command.append("--sleep")
     with Job(args, folder, args.workers, 0, args.seed, command=command) as job:
@@ -125,7 +127,8 @@ def cell(values):
 
 
 def report(args, found, failures):
-    how = (f"{args.workers} workers on one host, examples/synthetic, --compute-ms {args.compute_ms:g}, "
+    state = f"{args.state} MiB of shared state, " if args.state else ""
+    how = (f"{args.workers} workers on one host, examples/synthetic, {state}--compute-ms {args.compute_ms:g}, "
            f"{'working' if args.busy else 'sleeping'}; {args.rounds} rounds, the builds in turn; milliseconds, median "
            "(lowest … highest). *beyond*: between the last step before the event and the first in the next view, less "
            "an ordinary step for each, of the survivor that was silent longest. *after*: the same of the "
@@ -157,6 +160,7 @@ def parse():
     parser.add_argument("--program", default=str(build / "examples/synthetic/synthetic"), help="examples/synthetic")
     parser.add_argument("--against", nargs=2, metavar=("PLIANT", "PROGRAM"), help="another build, run in turn with it")
     parser.add_argument("--sizes", type=rounds.listed(int), default=[64, 512, 1024], help="MiB of parameters")
+    parser.add_argument("--state", type=int, default=0, metavar="MIB", help="of shared state that newcomers are given")
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--compute-ms", type=float, default=20, help="of a step's forward and backward pass")

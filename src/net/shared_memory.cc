@@ -95,7 +95,7 @@ Result<Fd> create_memory(const std::string& name, std::size_t bytes, Backing bac
 }
 
 Status fill_memory(const Fd& fd, std::size_t offset, std::size_t bytes, Backing backing) {
-  if (backing == Backing::sparse) return {};
+  if (backing == Backing::sparse || bytes == 0) return {};
   // Of what cannot be had the kernel would hand out pages until it must kill somebody for them. All else is asked of
   // it.
   if (auto available = available_memory(); bytes > available)
