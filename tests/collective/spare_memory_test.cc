@@ -69,8 +69,8 @@ TEST(SpareMemory, CanBeTakenWhileItIsMade) {
     SpareMemory::Piece taken;
     while (!taken.memory) taken = spare.take(128 * kMiB);
     ASSERT_LE(taken.filled, 256 * kMiB);
-    if (taken.filled < 128 * kMiB)
-      ASSERT_TRUE(net::fill_memory(taken.memory, taken.filled, 128 * kMiB - taken.filled, net::Backing::reserved).ok());
+    auto missing = 128 * kMiB - std::min(taken.filled, 128 * kMiB);
+    ASSERT_TRUE(net::fill_memory(taken.memory, taken.filled, missing, net::Backing::reserved).ok());
     ASSERT_TRUE(net::seal_memory(taken.memory).ok());
     maker.join();
     EXPECT_FALSE(spare.take(1).memory) << "it was taken";

@@ -49,11 +49,21 @@ TEST(Replicas, BetweenHostsTheFirstGivesAll) {
   collective::run_hosts({0, 0, 1}, [](Group& group) { copy(group, 2'000'003, {0, 1}); });
 }
 
-TEST(Replicas, AGiverThatDoesNotDoItsPartIsAnErrorAndNotAHole) {
+/// What a giver does up to the second round, without what it lays out; then it leaves.
+void give_up_midway(Group& group) {
+  auto region = group.create_region("~state", 8 << 20).or_throw();
+  group.wait(group.submit({.name = "~state", .dtype = Dtype::u8, .count = 1, .region = region}).or_throw()).or_throw();
+  group.exchange("").or_throw();
+}
+
+TEST(Replicas, AGiverThatIsLostMidwayIsAnErrorForAll) {
   collective::run_threads(3, [](Group& group) {
-    if (group.rank() == 1) return;  // it leaves
+    group.exchange("").or_throw();  // all are in the view
+    if (group.rank() == 1) return give_up_midway(group);
     Model model(5'000'003, 7.0F);
-    EXPECT_FALSE(model.replicas.copy_from(group, {0, 1}, group.rank() == 2).ok());
+    auto copied = model.replicas.copy_from(group, {0, 1}, group.rank() == 2);
+    ASSERT_FALSE(copied.ok());
+    EXPECT_EQ(copied.error().code, Code::peer_lost) << copied.error().message;
   });
 }
 
