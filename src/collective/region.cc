@@ -69,7 +69,9 @@ Result<Fd> SharedRegion::slices_memory() {
   auto bytes = slices_bytes(stripes_, rank_, results_);
   auto spare = input_->spare.take(bytes);
   if (!spare.memory) return net::create_memory(name_ + ":result", bytes, net::Backing::reserved);
-  if (spare.filled < bytes)
+  if (spare.whole())
+    PLIANT_TRY(net::cut_memory(spare.memory, bytes));
+  else if (spare.filled < bytes)
     PLIANT_TRY(net::fill_memory(spare.memory, spare.filled, bytes - spare.filled, net::Backing::reserved));
   return std::move(spare.memory);
 }
@@ -83,7 +85,7 @@ std::size_t SharedRegion::spare_bytes() const {
 }
 
 void SharedRegion::make_spare(const std::stop_token& stop) {
-  if (bytes_ >= kSparesFrom) input_->spare.make(name_ + ":result", spare_bytes(), stop);
+  if (bytes_ >= kSparesFrom) input_->spare.make(name_ + ":spare", spare_bytes(), stop);
 }
 
 Status SharedRegion::stitch(int rank, const Fd& slices, bool writable) {

@@ -21,7 +21,7 @@ SpareMemory::Piece SpareMemory::take(std::size_t bytes) {
   std::lock_guard lock(mutex_);
   ++turns_;
   std::swap(taken, piece_);
-  if (std::exchange(bytes_, 0) < bytes) return {};
+  if (taken.bytes < bytes) return {};
   return taken;
 }
 
@@ -33,16 +33,14 @@ void SpareMemory::make(const std::string& name, std::size_t bytes, const std::st
   std::lock_guard lock(mutex_);
   if (turns_ != turn) return;
   piece_ = {};
-  bytes_ = 0;
 }
 
 /// The piece without its pages; false: there is one already, or there can be none.
 bool SpareMemory::begin(const std::string& name, std::size_t bytes, Fd& memory, std::uint64_t& turn) {
   {
     std::lock_guard lock(mutex_);
-    if (bytes_ >= bytes) return false;
+    if (piece_.bytes >= bytes) return false;
     piece_ = {};  // before the other: there is never more than one
-    bytes_ = 0;
   }
   if (bytes > available_memory() / 2) return false;
   auto made = net::create_memory(name, bytes, net::Backing::sparse);
@@ -51,8 +49,7 @@ bool SpareMemory::begin(const std::string& name, std::size_t bytes, Fd& memory, 
   Fd second(fcntl(memory.get(), F_DUPFD_CLOEXEC, 0));
   if (!second) return false;
   std::lock_guard lock(mutex_);
-  piece_ = {std::move(second), 0};
-  bytes_ = bytes;
+  piece_ = {std::move(second), bytes, 0};
   turn = ++turns_;
   return true;
 }

@@ -17,7 +17,10 @@ class SpareMemory {
  public:
   struct Piece {
     Fd memory;
+    std::size_t bytes = 0;
     std::size_t filled = 0;  ///< bytes from its beginning whose pages are there
+    /// Nobody works on it any more.
+    bool whole() const { return filled == bytes; }
   };
   /// What was made, or is being made, if it has `bytes`; otherwise nothing, and what there was is gone.
   Piece take(std::size_t bytes);
@@ -32,7 +35,6 @@ class SpareMemory {
   std::mutex making_;        // one at a time
   std::mutex mutex_;         // never held for long
   Piece piece_;              // guarded by mutex_; not sealed
-  std::size_t bytes_ = 0;    // guarded by mutex_; of the piece
   std::uint64_t turns_ = 0;  // guarded by mutex_; grows when the piece comes or goes
 };
 

@@ -117,6 +117,11 @@ Status fill_memory(const Fd& fd, std::size_t offset, std::size_t bytes, Backing 
   return {};
 }
 
+Status cut_memory(const Fd& fd, std::size_t bytes) {
+  if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) return errno_error("cutting shared memory");
+  return {};
+}
+
 Status seal_memory(const Fd& fd) {
   if (fcntl(fd.get(), F_ADD_SEALS, kSeals) != 0) return errno_error("sealing shared memory");
   return {};

@@ -53,6 +53,8 @@ Result<Fd> create_memory(const std::string& name, std::size_t bytes, Backing bac
 /// What `backing` promises, for a part of sparse memory that is not sealed: whoever has time makes it piece by piece.
 /// `offset` is a multiple of kHugePage.
 Status fill_memory(const Fd& fd, std::size_t offset, std::size_t bytes, Backing backing);
+/// Gives back what is behind the first `bytes`. REQUIRES: nobody else touches that, and it is not sealed.
+Status cut_memory(const Fd& fd, std::size_t bytes);
 Status seal_memory(const Fd& fd);
 
 /// A reader's end: maps `fd` read-only after checking that it is a sealed memfd of exactly `bytes`.
