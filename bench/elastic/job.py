@@ -17,9 +17,11 @@ REACT = 60  # seconds for anything else
 class Job:
     """`pliant run` with `workers` in a folder of its own. Use it with `with`: nothing of it is left afterwards.
 
-    `options` are more of `pliant run`'s, `program` those of the trainer; `via` is how `pliant` itself is started."""
+    `options` are more of `pliant run`'s, `program` those of the trainer, unless `command` is another program with all of
+    its own; `via` is how `pliant` itself is started."""
 
-    def __init__(self, args, folder, workers, epochs, seed=42, environment=None, program=(), options=(), via=()):
+    def __init__(self, args, folder, workers, epochs, seed=42, environment=None, program=(), options=(), via=(),
+                 command=None):
         self.args, self.folder, self.workers, self.via = args, folder, workers, via
         self.name = "elastic"
         self.known, self.agents = Known(), []
@@ -29,7 +31,8 @@ class Job:
         folder.joinpath("jobs").mkdir(parents=True, exist_ok=True, mode=0o700)
         self._start(["-n", workers, "--name", self.name, "--max", 2 * workers + 4, "--max-restarts", 100000,
                      "--threads", 1, "--seed", seed, "--record", folder / "records", "--output-dir", folder / "output",
-                     *options, "--", args.trainer, "--epochs", epochs, "--batch", args.batch, *program])
+                     *options, "--",
+                     *(command or [args.trainer, "--epochs", epochs, "--batch", args.batch, *program])])
 
     def _start(self, options):
         argv = [*self.via, self.args.pliant, "run", "--status", "off", "--output", "quiet", *options]

@@ -8,12 +8,14 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <span>
 #include <thread>
 
 namespace {
 
 struct Options {
   std::uint64_t parameters = 25 << 20;
+  std::uint64_t state = 0;
   double compute_ms = 10;
   int knee = 0;
   double contention = 0, crosstalk = 0;
@@ -72,6 +74,8 @@ void run(const Options& options) {
   auto count = options.parameters / sizeof(float);
   auto gradients = session.allocate("gradients", count * sizeof(float));
   auto values = gradients.input<float>();
+  std::vector<float> state(options.state / sizeof(float));
+  if (!state.empty()) session.share("state", pliant::state_of(std::span(state)));
 
   Clock::time_point began = Clock::now();
   std::vector<double> rates;
@@ -123,6 +127,9 @@ int main(int argc, char** argv) {
   app.add_option("--parameters", options.parameters, "bytes of parameters (as 100MiB or a number)")
       ->transform(CLI::AsSizeValue(false))
       ->check(CLI::Range(std::uint64_t{4096}, std::uint64_t{16} << 30));
+  app.add_option("--state", options.state, "bytes of state that newcomers are given")
+      ->transform(CLI::AsSizeValue(false))
+      ->check(CLI::Range(std::uint64_t{0}, std::uint64_t{16} << 30));
   app.add_option("--compute-ms", options.compute_ms, "time of a forward and backward pass")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();

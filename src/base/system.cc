@@ -144,8 +144,9 @@ std::string_view name_of(CpuLevel level) {
 }
 
 void lower_priority() {
-  constexpr int kNice = 10;  // about a tenth of an ordinary thread's share
-  setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), std::max(kNice, getpriority(PRIO_PROCESS, 0)));
+  constexpr int kNicer = 10;  // about a tenth of the share of this process's other threads
+  auto process = getpriority(PRIO_PROCESS, static_cast<id_t>(getpid()));
+  setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), process + kNicer);
 }
 
 std::optional<std::string> env(const char* name) {

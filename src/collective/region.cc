@@ -3,13 +3,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace pliant::collective {
 namespace {
 
+constexpr std::size_t kSparesFrom = 4 * net::kHugePage;  // less is made as fast as it is looked for
+
+/// Where a rank's stripes of a result begin in its segment. Huge stripes stay on boundaries of huge pages, although the
+/// last stripe of a result may be cut short.
+std::size_t slices_offset(const Stripes& stripes, int rank, int which) {
+  auto step = stripes.stripe % net::kHugePage == 0 ? net::kHugePage : kPage;
+  return round_up(stripes.owned(rank), step) * static_cast<std::size_t>(which);
+}
+
 /// A rank that owns no stripe still sends a segment, of one page: one rule for all.
 std::size_t slices_bytes(const Stripes& stripes, int rank, int results) {
-  return std::max(stripes.owned(rank) * static_cast<std::size_t>(results), kPage);
+  return std::max(slices_offset(stripes, rank, results), kPage);
 }
 
 }  // namespace
@@ -24,12 +34,12 @@ Result<std::shared_ptr<SharedRegion>> SharedRegion::create(std::string name, std
   region->stripes_ = stripes_for(bytes, ranks, sharers);
   region->bytes_ = region->stripes_.bytes;
   region->results_ = results;
+  region->one_host_ = sharers <= ranks;
   region->missing_ = ranks - 1;
   PLIANT_TRY(region->take_input(input));
   if (std::max(ranks, sharers) == 1) return region;
 
-  auto slices = net::create_memory(region->name_ + ":result", slices_bytes(region->stripes_, rank, results),
-                                   net::Backing::reserved);
+  auto slices = region->slices_memory();
   if (!slices.ok()) return slices.error();
   region->slices_ = std::move(slices).value();
   region->peers_.resize(static_cast<std::size_t>(ranks));
@@ -55,9 +65,32 @@ Status SharedRegion::take_input(const Input& input) {
   return {};
 }
 
+Result<Fd> SharedRegion::slices_memory() {
+  auto bytes = slices_bytes(stripes_, rank_, results_);
+  auto spare = input_->spare.take(bytes);
+  if (!spare.memory) return net::create_memory(name_ + ":result", bytes, net::Backing::reserved);
+  if (spare.whole())
+    PLIANT_TRY(net::cut_memory(spare.memory, bytes));
+  else if (spare.filled < bytes)
+    PLIANT_TRY(net::fill_memory(spare.memory, spare.filled, bytes - spare.filled, net::Backing::reserved));
+  return std::move(spare.memory);
+}
+
+/// Enough for the slices of any rank in a view with one more or one less on this host. Alone on the only host nobody
+/// needs any.
+std::size_t SharedRegion::spare_bytes() const {
+  int fewest = std::max(ranks_ - 1, one_host_ ? 2 : 1);
+  auto share = bytes_ / static_cast<std::size_t>(fewest) + std::max(stripes_.stripe, net::kHugePage);
+  return round_up(share, net::kHugePage) * static_cast<std::size_t>(results_);
+}
+
+void SharedRegion::make_spare(const std::stop_token& stop) {
+  if (bytes_ >= kSparesFrom) input_->spare.make(name_ + ":spare", spare_bytes(), stop);
+}
+
 Status SharedRegion::stitch(int rank, const Fd& slices, bool writable) {
   for (int which = 0; which < results_; ++which) {
-    auto offset = stripes_.owned(rank) * static_cast<std::size_t>(which);
+    auto offset = slices_offset(stripes_, rank, which);
     for (auto index = static_cast<std::size_t>(rank); index < stripes_.count(); index += stripes_.ranks) {
       auto at = index * stripes_.stripe;
       auto size = std::min(stripes_.stripe, stripes_.bytes - at);

@@ -4,11 +4,13 @@
 
 #include <atomic>
 #include <memory>
+#include <stop_token>
 #include <string>
 #include <vector>
 
 #include "base/result.h"
 #include "collective/plan.h"
+#include "collective/spare_memory.h"
 #include "net/shared_memory.h"
 #include "wire/messages.h"
 
@@ -34,6 +36,10 @@ class Region {
   virtual std::byte* result(int which) = 0;
   /// For a region of a later view.
   virtual Input input_memory() const = 0;
+  /// Makes beforehand what a region of a later view, of one rank more or less, needs for its results here, unless it is
+  /// there; whoever is given input_memory() finds it. Takes long. Where memory is short, nothing is made, and the later
+  /// region makes its own. From any thread.
+  virtual void make_spare(const std::stop_token& /*stop*/) {}
   /// True once every neighbour's memory can be read.
   virtual bool ready() const = 0;
 };
@@ -68,6 +74,7 @@ class SharedRegion final : public Region {
   /// For the peers; the view is the sender's to fill in.
   wire::RegionNotice notice() const;
   std::vector<int> descriptors() const { return {input_->segment.fd.get(), slices_.get()}; }
+  void make_spare(const std::stop_token& stop) override;
   /// No peer will be given this memory any more: mappings stay, descriptors go.
   void close_descriptors();
 
@@ -75,14 +82,18 @@ class SharedRegion final : public Region {
   struct Segment final : InputMemory {
     explicit Segment(net::OwnSegment own) : segment(std::move(own)) {}
     net::OwnSegment segment;
+    SpareMemory spare;
   };
   SharedRegion() = default;
   Status take_input(const Input& input);
+  Result<Fd> slices_memory();
+  std::size_t spare_bytes() const;
   Status stitch(int rank, const Fd& slices, bool writable);
 
   std::string name_;
   std::size_t bytes_ = 0;  // of the input, whole pages
   int ranks_ = 1, rank_ = 0, results_ = 0;
+  bool one_host_ = true;
   Stripes stripes_;
   std::shared_ptr<Segment> input_;
   Fd slices_;  // this rank's stripes of every result, one result behind the other

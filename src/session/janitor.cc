@@ -6,9 +6,13 @@
 
 namespace pliant::session {
 
-void Janitor::take(Remains remains) {
+void Janitor::take(Remains remains) { post({std::move(remains)}); }
+
+void Janitor::make_spares(const Regions& regions) { post({{}, {regions.begin(), regions.end()}}); }
+
+void Janitor::post(Task task) {
   std::lock_guard lock(mutex_);
-  waiting_.push_back(std::move(remains));
+  waiting_.push_back(std::move(task));
   if (!thread_.joinable()) thread_ = std::jthread([this](const std::stop_token& stop) { work(stop); });
   wake_.notify_one();
 }
@@ -18,10 +22,12 @@ void Janitor::work(const std::stop_token& stop) {
   lower_priority();
   std::unique_lock lock(mutex_);
   while (wake_.wait(lock, stop, [this] { return !waiting_.empty(); })) {
-    auto remains = std::move(waiting_.front());
+    auto task = std::move(waiting_.front());
     waiting_.pop_front();
     lock.unlock();
-    remains = {};
+    task.remains = {};
+    for (const auto& wanting : task.wanting)
+      if (auto region = wanting.lock()) region->make_spare(stop);
     lock.lock();
   }
 }

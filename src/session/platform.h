@@ -20,17 +20,21 @@
 
 namespace pliant::session {
 
+using Regions = std::vector<std::shared_ptr<collective::Region>>;
+
 /// What a view leaves behind when another follows it.
 struct Remains {
   std::unique_ptr<collective::Group> group;
-  std::vector<std::shared_ptr<collective::Region>> regions;
+  Regions regions;
 };
 
-/// Gives memory back, beside the training: that takes longer than to go on without it.
+/// Gives memory back and makes memory beforehand, beside the training: that takes longer than to go on without.
 class Reclaimer {
  public:
   virtual ~Reclaimer() = default;
   virtual void take(Remains remains) = 0;
+  /// For the view that may follow, once what was taken before is gone.
+  virtual void make_spares(const Regions& regions) = 0;
 };
 
 class Platform {

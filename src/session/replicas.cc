@@ -32,7 +32,7 @@ std::size_t total_bytes(const std::vector<StateItem>& items) {
 
 /// Calls `visit(pointer, bytes)` for what lies in [begin, end) of the items laid end to end.
 template <class Visit>
-void for_range(const std::vector<StateItem>& items, std::size_t begin, std::size_t end, const Visit& visit) {
+void for_range(const std::vector<StateItem>& items, std::size_t begin, std::size_t end, Visit visit) {
   std::size_t at = 0;
   for (const auto& item : items) {
     auto from = std::max(begin, at);
@@ -42,6 +42,38 @@ void for_range(const std::vector<StateItem>& items, std::size_t begin, std::size
     if (at >= end) return;
   }
 }
+
+/// Visitors: what is visited goes to, or comes from, memory that has no gaps.
+struct Packer {
+  std::byte* to;
+  void operator()(const std::byte* at, std::size_t bytes) {
+    std::memcpy(to, at, bytes);
+    to += bytes;
+  }
+};
+struct Unpacker {
+  const std::byte* from;
+  void operator()(std::byte* at, std::size_t bytes) {
+    std::memcpy(at, from, bytes);
+    from += bytes;
+  }
+};
+
+/// State cut into pieces that givers lay out in turn, one each in a round.
+struct Pieces {
+  std::size_t bytes, givers, size, count, rounds;
+
+  Pieces(std::size_t total, std::size_t turn)
+      : bytes(total),
+        givers(turn),
+        size(std::min(kCopyBlock, net::round_up((total + turn - 1) / turn, net::kPage))),
+        count(total ? (total + size - 1) / size : 0),
+        rounds((count + turn - 1) / turn) {}
+  std::size_t begin(std::size_t round, std::size_t giver) const {
+    return std::min(bytes, (round * givers + giver) * size);
+  }
+  std::size_t end(std::size_t round, std::size_t giver) const { return std::min(bytes, begin(round, giver) + size); }
+};
 
 std::uint64_t digest_range(const std::vector<StateItem>& items, std::size_t begin, std::size_t end) {
   std::uint64_t digest = hash_name("state");
@@ -103,18 +135,57 @@ Status Replicas::prepare(const std::vector<StateItem>& like) {
   return {};
 }
 
-Status Replicas::copy_from(collective::Group& group, int from, bool receive) {
+Status Replicas::copy_from(collective::Group& group, const std::vector<int>& givers, bool receive) {
+  if (group.size() == 1) return {};
+  for (int rank = 0; rank < group.size(); ++rank)
+    if (!group.is_local(rank)) return copy_between_hosts(group, givers.front(), receive);
+  return copy_on_host(group, givers, receive);
+}
+
+/// In rounds: every giver lays out a piece in one half of its memory, while those who receive take what the round
+/// before has left in the others' halves. An exchange of rows ends a round for all.
+Status Replicas::copy_on_host(collective::Group& group, const std::vector<int>& givers, bool receive) {
+  auto all = items();
+  Pieces pieces(total_bytes(all), givers.size());
+  if (pieces.count == 0) return {};
+  auto made = group.create_region("~state", 2 * pieces.size);
+  if (!made.ok()) return made.error();
+  auto& region = *made.value();
+  // A first use of it tells when everybody's memory can be read.
+  auto ready = group.submit({.name = "~state", .dtype = Dtype::u8, .count = 1, .region = made.value()});
+  if (!ready.ok()) return ready.error();
+  PLIANT_TRY(group.wait(ready.value()));
+
+  auto own = static_cast<std::size_t>(std::ranges::find(givers, group.rank()) - givers.begin());
+  auto half = [&](std::size_t round) { return round % 2 * pieces.size; };
+  auto lay_out = [&](std::size_t round) {
+    auto* to = region.input() + half(round);
+    if (own < givers.size()) for_range(all, pieces.begin(round, own), pieces.end(round, own), Packer{to});
+  };
+  auto take = [&](std::size_t round) {
+    for (std::size_t giver = 0; giver < givers.size(); ++giver) {
+      const auto* from = region.input_of(group.place_of(givers[giver])) + half(round);
+      for_range(all, pieces.begin(round, giver), pieces.end(round, giver), Unpacker{from});
+    }
+  };
+  lay_out(0);
+  for (std::size_t round = 0; round < pieces.rounds; ++round) {
+    if (auto rows = group.exchange(""); !rows.ok()) return rows.error();
+    if (round + 1 < pieces.rounds) lay_out(round + 1);
+    if (receive) take(round);
+  }
+  return {};
+}
+
+Status Replicas::copy_between_hosts(collective::Group& group, int from, bool receive) {
   auto all = items();
   auto bytes = total_bytes(all);
-  if (group.size() == 1 || bytes == 0) return {};
+  if (bytes == 0) return {};
   std::vector<std::int32_t> block(std::min(kCopyBlock, net::round_up(bytes, 4)) / 4);
+  auto* start = reinterpret_cast<std::byte*>(block.data());
   auto block_bytes = block.size() * 4;
   for (std::size_t at = 0; at < bytes; at += block_bytes) {
-    auto* cursor = reinterpret_cast<std::byte*>(block.data());
-    for_range(all, at, at + block_bytes, [&](const std::byte* source, std::size_t size) {
-      std::memcpy(cursor, source, size);
-      cursor += size;
-    });
+    for_range(all, at, at + block_bytes, Packer{start});
     // A sum to which only one rank contributes is a copy of what that rank has.
     auto copied = group.submit({.name = "~copy",
                                 .dtype = Dtype::i32,
@@ -126,12 +197,7 @@ Status Replicas::copy_from(collective::Group& group, int from, bool receive) {
                                 .caller_waits = true});
     if (!copied.ok()) return copied.error();
     PLIANT_TRY(group.wait(copied.value()));
-    if (!receive) continue;
-    cursor = reinterpret_cast<std::byte*>(block.data());
-    for_range(all, at, at + block_bytes, [&](std::byte* to, std::size_t size) {
-      std::memcpy(to, cursor, size);
-      cursor += size;
-    });
+    if (receive) for_range(all, at, at + block_bytes, Unpacker{start});
   }
   return {};
 }

@@ -33,8 +33,9 @@ class Replicas {
   /// The same with the items of another worker. Code::mismatch, naming the first difference, if they are not the same
   /// afterwards.
   Status prepare(const std::vector<StateItem>& like);
-  /// Copies all of rank `from`'s state to those who `receive`. Everybody takes part.
-  Status copy_from(collective::Group& group, int from, bool receive);
+  /// Copies the state that all of `givers` (ranks, ascending) have to those who `receive`. Everybody takes part. On one
+  /// host each giver lays out its part of it; between hosts the first one gives all.
+  Status copy_from(collective::Group& group, const std::vector<int>& givers, bool receive);
 
   /// Starts to average what has Role::average and to take the maximum of counters, weighted by `samples`.
   void begin_averaging(step::Reducer& reducer, double samples);
@@ -54,6 +55,8 @@ class Replicas {
     std::size_t count = 0;
     step::StepReductionPtr reduction;
   };
+  Status copy_on_host(collective::Group& group, const std::vector<int>& givers, bool receive);
+  Status copy_between_hosts(collective::Group& group, int from, bool receive);
   void repack(step::Reducer& reducer, const std::vector<StateItem>& items);
 
   std::vector<std::pair<std::string, StatePtr>> states_;

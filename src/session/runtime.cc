@@ -117,7 +117,9 @@ Lease Runtime::next_lease() const {
 // ---- collectives for everyone ----
 
 step::StableRegionPtr Runtime::region(const std::string& name, std::size_t bytes) {
-  return training_.reductions.region(name, bytes);
+  auto region = training_.reductions.region(name, bytes);
+  views_.regions_changed();
+  return region;
 }
 
 void Runtime::wait(const step::StepReductionPtr& reduction) {

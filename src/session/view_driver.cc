@@ -65,6 +65,7 @@ void ViewDriver::begin_outside() {
 
 void ViewDriver::settle_down() {
   if (!counts()) return between_steps();
+  if (roster_) provide();
   if (!roster_ || !roster_->must_change()) {
     auto settled = settle_in(*group_, view_);
     if (settled.ok()) return;
@@ -143,6 +144,7 @@ void ViewDriver::follow_decision(const View& view) {
 
 void ViewDriver::between_steps() {
   if (!roster_) return;
+  make_spares();
   if (place_.is(ViewTable::owing) && training_.job.loop >= owed_in_loop_) give_owed();
   if (decision_ != Decision::stay) finish_in_flight();
   if (place_.is(ViewTable::inside)) {
@@ -187,7 +189,20 @@ void ViewDriver::leave() {
   stand_outside();
 }
 
+/// Spares, at once: where no step is going on that could wait for it.
+void ViewDriver::provide() {
+  for (const auto& region : training_.reductions.regions()) region->make_spare({});
+}
+
+/// Spares, on the side: once a step has been made in the view, so that those who have just formed it are not disturbed.
+void ViewDriver::make_spares() {
+  if (!place_.is(ViewTable::inside) || spares_for_ == view_.epoch) return;
+  spares_for_ = view_.epoch;
+  reclaimer_->make_spares(training_.reductions.regions());
+}
+
 void ViewDriver::ask_to_be_taken_in() {
+  provide();
   if (roster_->await_entry(training_.replicas.describe())) {
     place_.on(ViewTable::taken_in);
     return enter();

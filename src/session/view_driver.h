@@ -65,6 +65,9 @@ class ViewDriver {
   /// Everybody's digest of all state; Failure if they differ.
   std::uint64_t compare();
 
+  /// There is memory that was not there: what it needs when the view changes is to be made beforehand, too.
+  void regions_changed() { spares_for_ = 0; }
+
   /// Between two steps: the view changes, or this worker is taken in again; until it is inside, or out for good, or
   /// awaits a later loop of its program.
   void between_steps();
@@ -115,6 +118,8 @@ class ViewDriver {
   void leave();
   void be_alone();
   void stand_outside();
+  void provide();
+  void make_spares();
 
   Training& training_;
   std::unique_ptr<Roster> roster_;  // nullptr in a job of one
@@ -129,6 +134,7 @@ class ViewDriver {
   membership::Verdict owed_;        // if place_ is owing
   std::uint64_t owed_in_loop_ = 0;  // not before that one has begun here
   std::optional<Arrival> arrival_;  // if place_ is entering while the program runs
+  std::uint64_t spares_for_ = 0;    // epoch of the view in which spares were asked for
 };
 
 }  // namespace pliant::session

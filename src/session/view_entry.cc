@@ -29,6 +29,13 @@ std::string deviants_in(const std::vector<std::string>& rows) {
   return step::deviants(digests);
 }
 
+std::vector<int> givers_in(const std::vector<std::string>& rows) {
+  std::vector<int> givers;
+  for (std::size_t rank = 0; rank < rows.size(); ++rank)
+    if (!rows[rank].empty()) givers.push_back(static_cast<int>(rank));
+  return givers;
+}
+
 /// Who shares something else than the first: what is to be said of it.
 std::string misfit_in(const std::vector<EntryReport>& entries, std::size_t rank) {
   return fmt::format("workers share different state: rank {} has {}, rank 0 has {}", rank, entries[rank].words,
@@ -168,9 +175,10 @@ Status ViewDriver::hand_over(collective::Group& group, const Verdict& verdict) {
     bytes = encode(
         JobSnapshot{training_.job, training_.adaptation.save(), training_.replicas.items(),
                     planted("unwritten-kept") ? std::vector<record::StepRecord>() : training_.journal->unwritten()});
-  auto sizes = group.exchange(std::to_string(bytes.size()));
-  if (!sizes.ok()) return sizes.error();
-  bytes.resize(std::strtoull(sizes.value()[static_cast<std::size_t>(verdict.state_from)].c_str(), nullptr, 10));
+  // Whoever has the state says so, and how long its snapshot is.
+  auto rows = group.exchange(giving || !training_.blank() ? std::to_string(bytes.size()) : "");
+  if (!rows.ok()) return rows.error();
+  bytes.resize(std::strtoull(rows.value()[static_cast<std::size_t>(verdict.state_from)].c_str(), nullptr, 10));
   auto copied = group.submit({.name = "~snapshot",
                               .dtype = Dtype::u8,
                               .op = Op::sum,
@@ -190,7 +198,7 @@ Status ViewDriver::hand_over(collective::Group& group, const Verdict& verdict) {
     draft = std::move(checked).value();
     if (planted("draft-at-once")) training_.replica.on(ReplicaTable::given);
   }
-  PLIANT_TRY(training_.replicas.copy_from(group, verdict.state_from, receive));
+  PLIANT_TRY(training_.replicas.copy_from(group, givers_in(rows.value()), receive));
   auto digests = group.exchange(digest_row(training_.replicas));
   if (!digests.ok()) return digests.error();
   if (auto text = deviants_in(digests.value()); !text.empty())

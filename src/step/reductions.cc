@@ -172,6 +172,13 @@ std::vector<std::shared_ptr<collective::Region>> Reductions::renew_regions() {
   return before;
 }
 
+std::vector<std::shared_ptr<collective::Region>> Reductions::regions() const {
+  std::vector<std::shared_ptr<collective::Region>> all;
+  for (const auto& [name, weak] : regions_)
+    if (auto stable = weak.lock()) all.push_back(stable->region);
+  return all;
+}
+
 void Reductions::settle(const std::set<std::uint64_t>& lacking, StepFate fate) {
   if (exchange_.is_one_of({ReductionTable::held, ReductionTable::lacking})) {
     bool all_have_it = exchange_.is(ReductionTable::held) && !lacking.contains(exchange_number_);

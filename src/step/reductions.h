@@ -71,6 +71,8 @@ class Reductions final : public Reducer {
   /// Every region gets results in the group's memory; its input stays what and where it is. Returns what is not needed
   /// any more.
   std::vector<std::shared_ptr<collective::Region>> renew_regions();
+  /// Those that are in use.
+  std::vector<std::shared_ptr<collective::Region>> regions() const;
   /// `lacking`: numbers of what somebody lacks.
   void settle(const std::set<std::uint64_t>& lacking, StepFate fate);
   /// Nobody is left to ask: what is not done is started again, alone.

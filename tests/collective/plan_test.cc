@@ -45,6 +45,17 @@ TEST(Plan, LargeResultsAreSharedEvenly) {
   }
 }
 
+TEST(Plan, VeryLargeResultsOfOneHostAreStripedByHugePages) {
+  for (auto [ranks, bytes] : {std::pair{2, 128UL << 20}, {3, (512UL << 20) + 12345}, {16, 1UL << 30}}) {
+    auto stripes = stripes_for(bytes, ranks);
+    EXPECT_EQ(stripes.stripe, net::kHugePage);
+    for (int rank = 0; rank < ranks; ++rank)
+      EXPECT_NEAR(static_cast<double>(stripes.owned(rank)), static_cast<double>(stripes.bytes) / ranks, stripes.stripe);
+    EXPECT_LT(stripes_for(bytes, ranks, 2 * ranks).stripe, net::kHugePage) << "which travel between hosts";
+  }
+  EXPECT_LT(stripes_for(128UL << 20, 3).stripe, net::kHugePage) << "too few to be even";
+}
+
 TEST(Plan, HostsAreInTheOrderOfTheirFirstRank) {
   auto topology = topology_of({"b", "a", "b", "c", "a"});
   EXPECT_EQ(topology.hosts, (std::vector<std::vector<int>>{{0, 2}, {1, 4}, {3}}));

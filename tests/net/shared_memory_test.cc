@@ -1,12 +1,18 @@
 #include "net/shared_memory.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <cstdint>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -71,6 +77,71 @@ TEST(Segment, PiecesLieSideBySide) {
   EXPECT_EQ(static_cast<char>(reader.data()[0]), 'z');
   EXPECT_EQ(static_cast<char>(reader.data()[kPage]), 'x');
   EXPECT_EQ(static_cast<char>(space.data()[kPage]), 'y');
+}
+
+bool is_zero(const std::byte* at, std::size_t bytes) {
+  return std::all_of(at, at + bytes, [](std::byte byte) { return byte == std::byte{0}; });
+}
+
+TEST(Segment, LargeOnesBeginAtAHugePageAndAreEmpty) {
+  constexpr std::size_t kBytes = 3 * kHugePage + 5 * kPage;
+  auto own = create_segment("large", kBytes, Backing::reserved).or_throw();
+  auto reader = map_segment(own.fd, kBytes, Backing::reserved).or_throw();
+  for (const auto* at : {own.memory.data(), reader.data()}) {
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(at) % kHugePage, 0U);
+    EXPECT_TRUE(is_zero(at, kBytes));
+  }
+  std::memset(own.memory.data(), 'x', kBytes);
+  EXPECT_EQ(std::memcmp(own.memory.data(), reader.data(), kBytes), 0);
+}
+
+TEST(Segment, CanBeFilledPieceByPiece) {
+  constexpr std::size_t kBytes = 4 * kHugePage + kPage;
+  auto memory = create_memory("pieces", kBytes, Backing::sparse).or_throw();
+  auto blocks = [&] {
+    struct stat info {};
+    fstat(memory.get(), &info);
+    return static_cast<std::size_t>(info.st_blocks) * 512;
+  };
+  ASSERT_TRUE(fill_memory(memory, 0, 2 * kHugePage, Backing::cleared).ok());
+  EXPECT_EQ(blocks(), 2 * kHugePage);
+  ASSERT_TRUE(fill_memory(memory, 2 * kHugePage, 2 * kHugePage + kPage, Backing::reserved).ok());
+  EXPECT_EQ(blocks(), kBytes);
+  ASSERT_TRUE(fill_memory(memory, 0, kBytes, Backing::reserved).ok());
+  EXPECT_EQ(blocks(), kBytes);
+  ASSERT_TRUE(seal_memory(memory).ok());
+  EXPECT_TRUE(check_segment(memory, kBytes).ok());
+  EXPECT_TRUE(check_segment(memory, kPage).ok());
+  EXPECT_FALSE(check_segment(memory, kBytes + kPage).ok());
+  auto reader = map_segment(memory, kBytes).or_throw();
+  EXPECT_TRUE(is_zero(reader.data(), kBytes));
+}
+
+/// What the kernel says of the mapping at `at`, in KiB.
+std::size_t mapped_in_huge_pages(const std::byte* at) {
+  std::ifstream maps("/proc/self/smaps");
+  auto begin = fmt::format("{:x}-", reinterpret_cast<std::uintptr_t>(at));
+  bool here = false;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.starts_with(begin)) here = true;
+    if (here && line.starts_with("ShmemPmdMapped:")) return std::stoull(line.substr(15));
+  }
+  return 0;
+}
+
+TEST(Segment, LargeOnesAreHugePagesWhereTheKernelHasThem) {
+  struct utsname kernel {};
+  uname(&kernel);
+  int major = 0, minor = 0;
+  std::sscanf(kernel.release, "%d.%d", &major, &minor);
+  std::string allowed;
+  std::getline(std::ifstream("/sys/kernel/mm/transparent_hugepage/shmem_enabled"), allowed);
+  bool denied = allowed.empty() || allowed.find("[deny]") != std::string::npos;
+  if (denied || std::pair(major, minor) < std::pair(6, 1)) GTEST_SKIP() << "not on this kernel";
+  auto own = create_segment("large", 4 * kHugePage, Backing::reserved).or_throw();
+  auto reader = map_segment(own.fd, 4 * kHugePage, Backing::reserved).or_throw();
+  if (mapped_in_huge_pages(own.memory.data()) == 0) GTEST_SKIP() << "this kernel has none to give";
+  EXPECT_EQ(mapped_in_huge_pages(own.memory.data()), mapped_in_huge_pages(reader.data()));
 }
 
 /// What a child in a memory cgroup (v1) of 64 MiB, full of page cache, makes of segments: its exit status, or 77 if

@@ -44,6 +44,7 @@ class SimNotice final : public session::Notice {
 class AtOnce final : public session::Reclaimer {
  public:
   void take(session::Remains /*remains*/) override {}
+  void make_spares(const session::Regions& /*regions*/) override {}
 };
 
 /// What a killed process would write while it is taken apart is written by nobody.
