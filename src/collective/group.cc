@@ -144,7 +144,7 @@ class SharedGroup final : public Group, private ViewEvents {
     return engine_->published_weight(static_cast<Work&>(*operation), rank);
   }
   void leave() override {
-    if (mesh_) mesh_->say_goodbye();
+    if (mesh_) mesh_->say_goodbye(team_.view.epoch);
   }
 
  private:

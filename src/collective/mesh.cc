@@ -208,10 +208,7 @@ void Mesh::believe_dead(std::uint64_t id, std::uint64_t view) {
   });
 }
 
-void Mesh::note_view(std::uint64_t epoch) {
-  view_ = epoch;
-  watch_->note_view(epoch);
-}
+void Mesh::note_view(std::uint64_t epoch) { watch_->note_view(epoch); }
 
 /// Nothing of its process will ever be heard again. What it has noted is read before it is forgotten.
 void Mesh::bury(Link& link) {
@@ -308,11 +305,11 @@ void Mesh::flush(Link& link) {
   }
 }
 
-void Mesh::say_goodbye() {
-  run([this] {
+void Mesh::say_goodbye(std::uint64_t view) {
+  run([this, view] {
     auto parcel = std::make_shared<Parcel>();
     wire::Bye bye;
-    bye.view = view_;
+    bye.view = view;
     parcel->message = bye;
     for (auto& [id, link] : links_) {
       if ((!link.socket && !link.remote) || link.lost) continue;

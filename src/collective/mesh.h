@@ -7,7 +7,6 @@
 // has ended may come back as another process.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -92,12 +91,13 @@ class Mesh {
   /// Somebody's kernel says that this worker's process is gone, which was in the view with that epoch. Soon told as a
   /// proven loss; again, if its death is known and only the view is news.
   void believe_dead(std::uint64_t id, std::uint64_t view = 0);
-  /// A proof of this worker's death, and its goodbye, will say that it was in the view with this epoch.
+  /// A proof of this worker's death will say that it was in the view with this epoch.
   void note_view(std::uint64_t epoch);
   /// Data's way to other hosts; nullptr in a job of one host.
   Streams* streams() { return roads_ ? &roads_->streams() : nullptr; }
-  /// Tells every peer that this worker leaves in good order, and returns when that is sent.
-  void say_goodbye();
+  /// Tells every peer that this worker leaves in good order, having acted last in the view with this epoch, and returns
+  /// when that is sent.
+  void say_goodbye(std::uint64_t view);
 
   /// From now on `events` hears what concerns the view: at once what came before, losses of members included. Nobody
   /// will ask for a view with a smaller number (ViewNotice::epoch) any more.
@@ -185,7 +185,6 @@ class Mesh {
 
   std::unique_ptr<Roads> roads_;  // nullptr in a job of one host
   std::unique_ptr<DeathWatch> watch_;
-  std::atomic<std::uint64_t> view_{0};  // the epoch of the one that this worker acts in
 
   mutable std::mutex mutex_;
   std::uint64_t refused_ = 0;        // guarded by mutex_

@@ -257,7 +257,9 @@ std::string Coordinator::reason_of_failure() const {
   return fmt::format("no worker is left that holds the state of the training ({}); {}", ends, no_rescue_);
 }
 
+/// After the newest view: an agent that hears of one later takes the end back.
 void Coordinator::tell_agents_over(const wire::Over& over) {
+  tell_agents();
   for (auto& [host, agent] : agents_)
     if (agent.link && agent.complete && !std::exchange(agent.told_over, true)) send(agent.link, over);
 }

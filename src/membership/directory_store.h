@@ -1,6 +1,6 @@
 // A store in a directory of this machine, for a job on one host: which view follows when workers are left behind that
-// may still live (a process that is stopped is not dead). Every value is a file that is created once, by link(2), so that
-// of two who try one wins, whoever is stopped or killed on the way; no lock is held that its holder could keep.
+// may still live (a process that is stopped is not dead). Every value is a file that is created once, by link(2), so
+// that of two who try one wins, whoever is stopped or killed on the way; no lock is held that its holder could keep.
 //
 // It decides between processes that live: nothing is synced to a disk.
 #pragma once

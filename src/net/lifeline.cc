@@ -28,7 +28,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr std::uint64_t kExiting = 0x4;  // PF_EXITING, in the flags of /proc/PID/stat
-constexpr int kQuietLooks = 20;  // between two reports of one standstill
+constexpr int kQuietLooks = 20;          // between two reports of one standstill
 // The threads of a killed process end one after the other, as they get a core: soon, but on a crowded machine later.
 constexpr Nanos kEagerly = 200us;
 constexpr Nanos kPatiently = 5ms;

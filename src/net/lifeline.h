@@ -9,8 +9,8 @@
 // the process is exiting, and so none will ever run again.
 //
 // The same memory holds a number that its owner may set. It outlives the owner for as long as it is watched, so that
-// others can read what a process said last, however suddenly it died. And it holds the owner's pulse (pulse.h): a second
-// thread counts there and does nothing else, so that the others see whether the process runs.
+// others can read what a process said last, however suddenly it died. And it holds the owner's pulse (pulse.h): a
+// second thread counts there and does nothing else, so that the others see whether the process runs.
 #pragma once
 
 #include <sys/types.h>

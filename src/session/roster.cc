@@ -23,9 +23,6 @@ constexpr Nanos kLonelyLimit = 10s;
 constexpr Nanos kTimeToConnect = 50ms;
 /// Agreement on a view takes milliseconds, unless those who should agree cannot be reached.
 constexpr Nanos kPatience = 3s;
-/// A worker that was left behind, came back and stayed for so long comes back at once the next time.
-constexpr Nanos kStayed = 30s;
-constexpr Nanos kFirstPause = 500ms, kLongestPause = 8s;
 /// A newcomer that is not reached for so long is named to the coordinator.
 constexpr Nanos kTimeToReach = 3s;
 
@@ -67,7 +64,7 @@ Roster::Roster(RosterOptions options)
       clock_(Platform::current().clock()),
       changed_(Platform::current().condition()),
       member_(std::in_place, options_.self.id, options_.view, options_.has_store),
-      outside_(options_.view.rank_of(options_.self.id) < 0) {
+      place_(options_.view.rank_of(options_.self.id) < 0 ? Place::outside : Place::inside) {
   TransportEvents events;
   events.on_letter = [this](std::uint64_t from, const wire::Message& message) { on_letter(from, message); };
   events.on_lost = [this](const collective::PeerLoss& loss) { on_lost(loss); };
@@ -92,7 +89,7 @@ wire::Join Roster::introduction() const {
           options_.cpu_level,
           options_.build,
           layout_,
-          membership::notice_of(outside_ ? View{} : member_->view()),
+          membership::notice_of(outside() ? View{} : member_->view()),
           step_,
           self.host,
           self.endpoint};
@@ -162,7 +159,7 @@ void Roster::on_tick() {
 /// One newcomer that this member cannot reach would keep all others from being taken in.
 void Roster::name_unreached() {
   const auto& plan = member_->plan();
-  if (!plan || outside_) return unreached_.clear();
+  if (!plan || outside()) return unreached_.clear();
   for (const auto& member : plan->members) {
     if (member_->view().rank_of(member.id) >= 0 || transport_->reaches({member})) {
       unreached_.erase(member.id);
@@ -191,9 +188,9 @@ void Roster::on_coordinator(const wire::Message& message) {
     on_view(*notice);
   } else if (const auto* plan = std::get_if<wire::Plan>(&message)) {
     meet(plan->view.members);
-    if (!outside_) member_->on_plan(*plan);
+    if (!outside()) member_->on_plan(*plan);
   } else if (const auto* refusal = std::get_if<wire::Refusal>(&message)) {
-    if (!first_ || outside_) failure_ = Error{Code::refused, "the job refused this worker: " + refusal->reason};
+    if (!first_ || outside()) failure_ = Error{Code::refused, "the job refused this worker: " + refusal->reason};
   } else if (std::holds_alternative<wire::Over>(message)) {
     over_ = true;
   } else if (const auto* answer = std::get_if<wire::Answer>(&message)) {
@@ -216,8 +213,9 @@ void Roster::on_view(const wire::ViewNotice& notice) {
     apply(member_->on_message(kCoordinator, wire::InForce{notice.term, notice}, clock_.now()));
   else
     meet(notice.members);
-  // A view without this worker, told to one that has asked to be taken in: its wish may have been of a plan that is over.
-  if (asks_ && !next_ && view.value().rank_of(self()) < 0) transport_->tell(wire::Ready{layout_});
+  // A view without this worker, told to one that has asked to be taken in: its wish may have been of a plan that is
+  // over.
+  if (place_ == Place::asking && view.value().rank_of(self()) < 0) transport_->tell(wire::Ready{layout_});
 }
 
 /// Connections to newcomers stand before they are taken in.
@@ -237,9 +235,8 @@ void Roster::apply(const membership::Decision& decision) {
   if (decision.enter) next_ = *decision.enter;
   if (decision.evicted) next_.reset();  // whatever was to be entered is over
   if (!decision.evicted && !planted("adopted-late")) report_view();
-  if (decision.evicted && asks_) become_newcomer();  // taken in and out before the training thread saw it
   if (decision.enter || decision.evicted) {
-    outside_ = decision.evicted;
+    place_ = decision.evicted ? Place::outside : Place::inside;
     changed_->notify_all();
   }
 }
@@ -284,7 +281,7 @@ Result<View> Roster::await_first() {
 
 bool Roster::is_member() const {
   std::lock_guard lock(mutex_);
-  return !outside_;
+  return !outside();
 }
 
 View Roster::view() const {
@@ -300,7 +297,7 @@ bool Roster::is_dead(std::uint64_t id) const {
 void Roster::guard(collective::Group* group) {
   std::lock_guard lock(mutex_);
   group_ = group;
-  if (group && (member_->recovering() || next_ || outside_)) group->fence({Code::peer_lost, "a worker was lost"});
+  if (group && (member_->recovering() || next_ || outside())) group->fence({Code::peer_lost, "a worker was lost"});
 }
 
 void Roster::give_up_on_departed() {
@@ -311,7 +308,7 @@ void Roster::give_up_on_departed() {
 
 bool Roster::must_change() const {
   std::lock_guard lock(mutex_);
-  return next_ || outside_ || member_->recovering();
+  return next_ || outside() || member_->recovering();
 }
 
 std::optional<View> Roster::await_next() {
@@ -319,8 +316,8 @@ std::optional<View> Roster::await_next() {
   give_up_on_departed();
   // Whoever waits for others learns from the coordinator that these have finished the job without it.
   auto decided = [&] {
-    if (over_ && !next_) outside_ = true;
-    return next_ || outside_;
+    if (over_ && !next_) place_ = Place::outside;
+    return next_ || outside();
   };
   if (!changed_->await_for(lock, clock_, kPatience, decided)) {
     const auto& members = member_->view().members;
@@ -330,7 +327,7 @@ std::optional<View> Roster::await_next() {
     changed_->await(lock, decided);
     log::info("going on");
   }
-  return outside_ ? std::nullopt : next_;
+  return outside() ? std::nullopt : next_;
 }
 
 void Roster::took(const View& view) {
@@ -342,7 +339,7 @@ void Roster::took(const View& view) {
 
 bool Roster::keep_group(const View& view) {
   std::lock_guard lock(mutex_);
-  if (formed_ == view.hash() || !next_ || next_->hash() != view.hash() || member_->recovering() || outside_)
+  if (formed_ == view.hash() || !next_ || next_->hash() != view.hash() || member_->recovering() || outside())
     return false;
   transport_->note_view(view.epoch);
   kept_ = view.hash();
@@ -353,7 +350,7 @@ bool Roster::keep_group(const View& view) {
 void Roster::cannot_enter(const View& view) {
   std::unique_lock lock(mutex_);
   auto another = [&] {
-    return next_ || outside_ || over_ || member_->recovering() || member_->view().hash() != view.hash();
+    return next_ || outside() || over_ || member_->recovering() || member_->view().hash() != view.hash();
   };
   if (!changed_->await_for(lock, clock_, kTimeToConnect, another)) apply(member_->on_unusable(clock_.now()));
 }
@@ -371,33 +368,26 @@ void Roster::adopt(const View& view) {
 bool Roster::await_entry(const std::string& layout) {
   if (!has_coordinator()) throw Failure(Code::refused, "the other workers went on without this one");
   std::unique_lock lock(mutex_);
+  layout_ = layout;
   if (member_->view().size() > 0) {
     become_newcomer();
-    pause_before_return(lock);
+    // It may be taken in without having asked again.
+    changed_->await_for(lock, clock_, returns_.next(clock_.now()),
+                        [&] { return next_ || over_ || !failure_.ok() || leaves_; });
   }
-  layout_ = layout;
-  transport_->tell(wire::Ready{layout});
-  asks_ = true;
-  changed_->await(lock, [&] { return next_ || !failure_.ok() || over_; });
-  asks_ = false;
+  while (!next_ && failure_.ok() && !over_) {
+    place_ = Place::asking;
+    transport_->tell(wire::Ready{layout});
+    changed_->await(lock, [&] { return next_ || !failure_.ok() || over_ || place_ == Place::outside; });
+    if (!next_ && place_ == Place::outside) become_newcomer();  // taken in and out before this thread saw it
+  }
+  if (!next_) place_ = Place::outside;
   if (!failure_.ok()) throw Failure(failure_.error().code, failure_.error().message);
   return next_.has_value();
 }
 
 /// Whoever comes back knows of no view that it could be in.
-void Roster::become_newcomer() {
-  member_.emplace(self(), View{}, options_.has_store, member_->newest_known());
-}
-
-/// None for the first return, then twice as long each time, until this worker has stayed for a while. It may be taken in
-/// without having asked again: then the others wait for it.
-void Roster::pause_before_return(std::unique_lock<std::mutex>& lock) {
-  if (clock_.now() - returned_at_ > kStayed) return_pause_ = Nanos(0);
-  if (return_pause_ > Nanos(0))
-    changed_->await_for(lock, clock_, return_pause_, [&] { return next_ || over_ || !failure_.ok() || leaves_; });
-  return_pause_ = std::clamp(2 * return_pause_, kFirstPause, kLongestPause);
-  returned_at_ = clock_.now();
-}
+void Roster::become_newcomer() { member_.emplace(self(), View{}, options_.has_store, member_->newest_known()); }
 
 std::optional<View> Roster::plan() const {
   std::lock_guard lock(mutex_);
@@ -409,7 +399,7 @@ std::optional<View> Roster::plan() const {
 void Roster::set_layout(const std::string& layout) {
   std::lock_guard lock(mutex_);
   layout_ = layout;
-  if (outside_) return;  // then await_entry() says so
+  if (outside()) return;  // then await_entry() says so
   transport_->tell(wire::Shares{layout});
 }
 

@@ -18,6 +18,7 @@
 #include "membership/member.h"
 #include "membership/settle.h"
 #include "membership/view.h"
+#include "session/returns.h"
 #include "session/transport.h"
 
 namespace pliant::session {
@@ -116,8 +117,8 @@ class Roster {
   void meet(const std::vector<wire::Member>& members);
   void ask_store(const membership::View& view);  // guarded by mutex_
   wire::Join introduction() const;
-  void become_newcomer();  // guarded by mutex_
-  void pause_before_return(std::unique_lock<std::mutex>& lock);
+  bool outside() const { return place_ != Place::inside; }  // guarded by mutex_
+  void become_newcomer();                                   // guarded by mutex_
 
   RosterOptions options_;
   const Clock& clock_;
@@ -131,17 +132,17 @@ class Roster {
   Status failure_;                            // guarded by mutex_; why there will be no view
   bool over_ = false;                         // guarded by mutex_
   std::string objection_;                     // of the coordinator, to the last wish it refused; guarded by mutex_
-  bool outside_ = true;                       // guarded by mutex_; in no view
-  bool asks_ = false;                         // guarded by mutex_; to be taken in
-  std::uint64_t formed_ = 0;                  // guarded by mutex_; hash of the view that somebody entered last
-  std::uint64_t kept_ = 0;                    // guarded by mutex_; hash of the view entered with the group before
-  std::uint64_t reported_ = 0;                // guarded by mutex_; hash of the view that the coordinator was told of
+  enum class Place { outside, asking, inside };
+  Place place_ = Place::outside;  // of a view; asking to be taken in; guarded by mutex_
+  std::uint64_t formed_ = 0;      // guarded by mutex_; hash of the view that somebody entered last
+  std::uint64_t kept_ = 0;        // guarded by mutex_; hash of the view entered with the group before
+  std::uint64_t reported_ = 0;    // guarded by mutex_; hash of the view that the coordinator was told of
   std::map<std::uint64_t, std::uint64_t> departed_;  // id -> the epoch of its last view; guarded by mutex_
   bool gives_up_ = false;                            // on whoever departs, until the next view; guarded by mutex_
   std::string layout_;                               // guarded by mutex_
   std::uint64_t step_ = 0;                           // guarded by mutex_
   collective::Group* group_ = nullptr;               // guarded by mutex_
-  Nanos return_pause_{0}, returned_at_{0};           // guarded by mutex_
+  Returns returns_;                                  // guarded by mutex_
 
   std::map<std::uint64_t, Nanos> unreached_;    // newcomers of the plan, since when; guarded by mutex_
   bool asking_ = false, store_silent_ = false;  // guarded by mutex_

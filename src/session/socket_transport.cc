@@ -1,5 +1,6 @@
 #include "session/socket_transport.h"
 
+#include <atomic>
 #include <mutex>
 #include <utility>
 
@@ -55,6 +56,7 @@ class SocketTransport final : public Transport {
   bool reaches(const std::vector<wire::Member>& members) const override { return mesh_->reaches(members); }
   void believe_dead(std::uint64_t id, std::uint64_t view) override { mesh_->believe_dead(id, view); }
   void note_view(std::uint64_t epoch) override {
+    view_ = epoch;
     mesh_->note_view(epoch);
     warn_if_failed(note_.set_view(epoch));
   }
@@ -77,7 +79,7 @@ class SocketTransport final : public Transport {
   }
 
   void say_goodbye(Outcome outcome, std::uint64_t step) override {
-    mesh_->say_goodbye();
+    mesh_->say_goodbye(view_);
     if (!options_.coordinator.empty())
       (void)note_.set_outcome(outcome);  // in a destructor there is nobody to complain to
     mesh_->run([this, outcome, step] {
@@ -137,6 +139,7 @@ class SocketTransport final : public Transport {
 
   SocketOptions options_;
   NoteWriter note_{env("PLIANT_NOTE").value_or("")};
+  std::atomic<std::uint64_t> view_{0};  // the epoch of the one that this worker acts in
   std::mutex making_;
   std::unique_ptr<CoordinatorLink> link_;     // used on the mesh's thread; nullptr: there is no coordinator
   std::unique_ptr<membership::Store> store_;  // the same

@@ -270,7 +270,8 @@ void ViewDriver::take_up(const View& view, std::unique_ptr<collective::Group> gr
   auto before = std::exchange(view_, view);
   auto ended = std::exchange(group_, std::move(group));
   if (turn.closing() && !settled.step_complete) {
-    reductions.salvage(*ended, before, view_, training_.self, turn.row(), [this](auto id) { return roster_->is_dead(id); });
+    reductions.salvage(*ended, before, view_, training_.self, turn.row(),
+                       [this](auto id) { return roster_->is_dead(id); });
   }
   reductions.use(group_.get());
   auto regions = reductions.renew_regions();

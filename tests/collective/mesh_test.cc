@@ -340,9 +340,7 @@ TEST(Mesh, AGoodbyeSaysInWhichViewItsSenderWas) {
     mesh.connect(plan.members);
     leaver.connect(plan.members);
     until([&] { return news.findings() == 1 && other.findings() == 1; });
-    leaver.note_view(3);
-    leaver.note_view(7);
-    leaver.say_goodbye();
+    leaver.say_goodbye(7);
   }
   until([&] { return news.losses() == 1; });
   std::lock_guard lock(news.mutex);

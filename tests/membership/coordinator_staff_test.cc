@@ -105,6 +105,20 @@ TEST_F(CoordinatorTest, ASpareTakesThePlaceOfTheDead) {
   EXPECT_EQ(planned(), (Ids{0, 2}));
 }
 
+/// An agent that hears of a newer view after the end takes the end back.
+TEST_F(CoordinatorTest, TheNewestViewIsToldBeforeTheEnd) {
+  make_running({.wanted = 2});
+  say(link_of(1), wire::Bye{static_cast<std::uint8_t>(Outcome::finished), 5});
+  say(link_of(0), wire::Bye{static_cast<std::uint8_t>(Outcome::finished), 5});
+  ASSERT_EQ(sent<wire::Over>(kAgent).size(), 1U);
+  adopt(view_of(2, 2, {1}), 1);  // it was on its way
+  ASSERT_EQ(sent<wire::Over>(kAgent).size(), 1U) << "said again";
+  std::vector<std::size_t> kinds;
+  for (const auto& letter : out_)
+    if (letter.to == kAgent) kinds.push_back(letter.message.index());
+  EXPECT_EQ(kinds.front(), wire::Message(wire::JobState{}).index());
+}
+
 /// A newcomer that was taken in and lost at once is known to be neither from the view that follows.
 TEST_F(CoordinatorTest, WhoMayHaveBeenTakenInAndLostMustAskAgain) {
   make_running({.wanted = 2});

@@ -151,10 +151,12 @@ TEST(Lifeline, WhoEndsByItselfLeavesItsNoteToo) {
 TEST(Lifeline, AProcessThatIsStoppedIsToldUntilItRunsAgain) {
   Process process, busy;
   std::atomic<int> told{0};
-  auto line = Lifeline::create({[](std::uint64_t) {}, [&](std::uint64_t id) {
+  auto line = Lifeline::create({[](std::uint64_t) {},
+                                [&](std::uint64_t id) {
                                   EXPECT_EQ(id, 1U);
                                   ++told;
-                                }}).or_throw();
+                                }})
+                  .or_throw();
   line->watch(1, process.pid(), process.line()).or_throw();
   line->watch(2, busy.pid(), busy.line()).or_throw();
   for (int i = 0; i < 2; ++i) {

@@ -29,12 +29,24 @@ TEST(Pulse, WhoIsStoppedIsSoAfterTwoLooks) {
 }
 
 TEST(Pulse, WhoIsReadyToRunIsStarvedHoweverLong) {
-  expect({{1, kReady, false}, {1, kReady, false}, {1, kReady, false}, {1, kReady, false}, {1, kReady, false},
-          {1, kReady, false}, {1, kReady, false}, {1, kReady, false}, {1, kAsleep, false}, {1, kReady, false}});
+  expect({{1, kReady, false},
+          {1, kReady, false},
+          {1, kReady, false},
+          {1, kReady, false},
+          {1, kReady, false},
+          {1, kReady, false},
+          {1, kReady, false},
+          {1, kReady, false},
+          {1, kAsleep, false},
+          {1, kReady, false}});
 }
 
 TEST(Pulse, WhoSleepsOnWithoutACoreDoesNotRun) {
-  expect({{1, kAsleep, false}, {1, kAsleep, false}, {1, kAsleep, false}, {1, kAsleep, false}, {1, kAsleep, false},
+  expect({{1, kAsleep, false},
+          {1, kAsleep, false},
+          {1, kAsleep, false},
+          {1, kAsleep, false},
+          {1, kAsleep, false},
           {1, kAsleep, true}});
 }
 

@@ -1,9 +1,9 @@
 // The twin of a worker's connections: letters and words between simulated processes, over hosts whose links may fail.
 //
 // On one host nothing that is sent gets lost, and every death is proven to every neighbour a little later; neighbours
-// hang up on a process that is stopped, and it is connected to again when it runs. Between hosts a connection holds what
-// cannot be delivered, ends after a second of silence, and is made again; a death there is a connection's end, until
-// somebody who can prove it says so.
+// hang up on a process that is stopped, and it is connected to again when it runs. Between hosts a connection holds
+// what cannot be delivered, ends after a second of silence, and is made again; a death there is a connection's end,
+// until somebody who can prove it says so.
 #pragma once
 
 #include <deque>

@@ -88,7 +88,8 @@ void World::stop(Process& process) {
   for (auto& [other, transport] : transports_) {
     if (other == id) continue;
     bool local = transport->process().host() == process.host();
-    notice(local ? rng().between(milliseconds(100), milliseconds(400)) : kSilence + rng().between(Nanos(0), milliseconds(300)),
+    notice(local ? rng().between(milliseconds(100), milliseconds(400))
+                 : kSilence + rng().between(Nanos(0), milliseconds(300)),
            *transport);
   }
 }
