@@ -59,7 +59,7 @@ std::set<std::uint64_t> Checker::holders() const {
   for (const auto& [id, step] : progress_) {
     auto* process = world_.worker(id);
     if (process && !process->blank() && !left_.contains(id) && step + 1 >= newest_ &&
-        process->last_view() == newest_view)
+        process->agreed_view() == newest_view)
       ids.insert(id);
   }
   return ids;

@@ -365,6 +365,7 @@ void TwinTransport::look_for_coordinator() {
 
 void TwinTransport::tell(wire::Message message) {
   if (std::holds_alternative<wire::Ready>(message)) process_.note_blank(true);
+  if (const auto* adopted = std::get_if<wire::Adopted>(&message)) process_.note_agreed(adopted->view.epoch);
   if (coordinator_ != 0 && process_.alive()) process_.world().tell_coordinator(coordinator_, std::move(message));
 }
 

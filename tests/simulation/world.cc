@@ -51,8 +51,8 @@ std::uint64_t World::last_view_of(std::uint64_t id) const {
 
 std::uint64_t World::newest_view() const {
   std::uint64_t newest = 0;
-  for (const auto& [id, process] : processes_) newest = std::max(newest, process->last_view());
-  for (const auto& process : ended_) newest = std::max(newest, process->last_view());
+  for (const auto& [id, process] : processes_) newest = std::max(newest, process->agreed_view());
+  for (const auto& process : ended_) newest = std::max(newest, process->agreed_view());
   return newest;
 }
 

@@ -50,7 +50,7 @@ class World {
   Process* worker(std::uint64_t id);
   bool lives(std::uint64_t id) const;
   std::uint64_t last_view_of(std::uint64_t id) const;
-  /// The number of the newest view that anybody acts in, or did.
+  /// The number of the newest view that anybody knows to be in force, or did.
   std::uint64_t newest_view() const;
   void spawn(std::uint64_t id, const std::string& host);
   void kill(Process& process);
