@@ -1,5 +1,5 @@
-// How long a worker that was left behind waits before it asks to be taken in again: not at all the first time, then twice
-// as long each time, because every return costs the others a change of view; until it has stayed for a while.
+// How long a worker that was left behind waits before it asks to be taken in again: not at all the first time, then
+// twice as long each time, because every return costs the others a change of view; until it has stayed for a while.
 #pragma once
 
 #include <algorithm>
