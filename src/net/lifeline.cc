@@ -183,8 +183,8 @@ std::vector<std::uint64_t> Lifeline::standing_still() {
     const auto& line = line_in(*watched.memory);
     auto thread = static_cast<pid_t>(line.beating.load(std::memory_order_seq_cst));
     if (watched.told || thread == 0) continue;
-    auto still = watched.pulse.stands_still(line.beats.load(std::memory_order_relaxed),
-                                            [&] { return task_state(watched.pid, thread); });
+    auto ask = [pid = watched.pid, thread] { return task_state(pid, thread); };
+    bool still = watched.pulse.stands_still(line.beats.load(std::memory_order_relaxed), ask);
     if (!still)
       watched.quiet_looks = 0;
     else if (watched.quiet_looks-- <= 0)
