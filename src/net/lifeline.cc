@@ -103,8 +103,11 @@ Result<std::unique_ptr<Lifeline>> Lifeline::create(Events events) {
     line->run();
     line->let_go();
   });
+  std::promise<void> first_beat;
+  auto beats = first_beat.get_future();
+  made->beating_ = std::thread([line = made.get(), promise = std::move(first_beat)]() mutable { line->beat(promise); });
   held.wait();  // before anybody can watch it
-  made->beating_ = std::thread([line = made.get()] { line->beat(); });
+  beats.wait();
   return made;
 }
 
@@ -164,9 +167,10 @@ std::uint64_t Lifeline::noted_by(std::uint64_t id) const {
 }
 
 /// Takes no lock, so that nobody who holds one and gets no core can keep it from counting.
-void Lifeline::beat() {
+void Lifeline::beat(std::promise<void>& begun) {
   auto& line = line_in(own_.memory);
   line.beating.store(static_cast<std::uint32_t>(gettid()), std::memory_order_seq_cst);
+  begun.set_value();
   while (!stopping_) {
     line.beats.fetch_add(1, std::memory_order_relaxed);
     FutexWord word{&bell_, bell_.load(std::memory_order_seq_cst)};

@@ -18,6 +18,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -78,7 +79,7 @@ class Lifeline {
   void run();
   void hold();
   void let_go();
-  void beat();
+  void beat(std::promise<void>& begun);
   std::vector<std::uint64_t> standing_still();
 
   OwnSegment own_;
