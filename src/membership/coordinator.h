@@ -186,7 +186,7 @@ class Coordinator {
   void let_go();
   void dismiss_idle();
   bool any_member(Outcome outcome) const;
-  bool anybody(Outcome outcome) const;
+  bool anybody_finished() const;
   bool may_be_member(std::uint64_t id) const;
   bool may_all_be_gone() const;
   void look_for_the_end();

@@ -19,10 +19,11 @@ using Link = std::uint64_t;
 struct WorkerFile {
   Link link = 0;  // 0: not connected
   wire::Member self;
-  std::string host;             // whose agent started it
-  std::uint64_t view = 0;       // the epoch of the newest view that it has reported
-  std::uint64_t last_view = 0;  // the epoch of the view that it was in when it ended
-  std::int32_t process = 0;     // as its agent started it; its end is proof only if it is the one that joined
+  std::string host;              // whose agent started it
+  std::uint64_t view = 0;        // the epoch of the newest view that it has reported
+  std::uint64_t last_view = 0;   // the epoch of the view that it was in when it ended
+  std::uint64_t trained_in = 0;  // the epoch of the newest view in which it has reported a step
+  std::int32_t process = 0;      // as its agent started it; its end is proof only if it is the one that joined
   std::string layout;
   bool named = false;                  // by its agent that is there now
   bool joined = false;                 // at least once

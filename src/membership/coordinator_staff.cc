@@ -91,7 +91,7 @@ bool Coordinator::over() const {
 }
 
 bool Coordinator::lost() const {
-  if (!all_gone() || may_have_switched() || stopping_ || anybody(Outcome::finished)) return false;
+  if (!all_gone() || may_have_switched() || stopping_ || anybody_finished()) return false;
   return !any_member(Outcome::stopped) || !waiting().empty();
 }
 
@@ -224,8 +224,18 @@ void Coordinator::tell_over() {
   tell_agents_over({static_cast<std::uint8_t>(how), how == Outcome::failed ? reason_of_failure() : std::string()});
 }
 
-bool Coordinator::anybody(Outcome outcome) const {
-  return std::ranges::any_of(workers_, [&](const auto& entry) { return entry.second.outcome == outcome; });
+/// Somebody's last loop is finished. One that has ended may have finished a loop before the program's last: then others
+/// have trained on, or were stopped, in a view without it.
+bool Coordinator::anybody_finished() const {
+  if (any_member(Outcome::finished)) return true;
+  if (any_member(Outcome::stopped)) return false;
+  std::uint64_t trained_in = 0;
+  for (const auto& [id, worker] : workers_) trained_in = std::max(trained_in, worker.trained_in);
+  return std::ranges::any_of(workers_, [&](const auto& entry) {
+    const auto& worker = entry.second;
+    return worker.outcome == Outcome::finished &&
+           (!worker.ended || std::max(worker.last_view, worker.view) >= trained_in);
+  });
 }
 
 bool Coordinator::any_member(Outcome outcome) const {
@@ -236,7 +246,7 @@ bool Coordinator::any_member(Outcome outcome) const {
 Outcome Coordinator::verdict() const {
   if (!hopeless_.empty()) return Outcome::failed;
   if (!over()) return Outcome::running;
-  if (anybody(Outcome::finished) || planted("failure-is-finished")) return Outcome::finished;
+  if (anybody_finished() || planted("failure-is-finished")) return Outcome::finished;
   return stopping_ || any_member(Outcome::stopped) ? Outcome::stopped : Outcome::failed;
 }
 
@@ -388,6 +398,7 @@ void Coordinator::on(Link link, const wire::Started& started) {
 void Coordinator::on(Link link, const wire::Progress& progress) {
   auto id = worker_at(link);
   if (!id) return;
+  workers_[*id].trained_in = std::max(workers_[*id].trained_in, progress.view);
   // All members say the same; the first of them that is connected is heard.
   for (const auto& member : view_.members) {
     if (!workers_.at(member.id).link) continue;

@@ -105,6 +105,20 @@ TEST_F(CoordinatorTest, ASpareTakesThePlaceOfTheDead) {
   EXPECT_EQ(planned(), (Ids{0, 2}));
 }
 
+TEST_F(CoordinatorTest, WhoFinishedAnEarlierLoopAndEndedHasNotFinishedTheJob) {
+  make_running({.wanted = 3, .restarts = 0});
+  for (std::uint64_t id : {0, 1, 2}) say(link_of(id), wire::LoopEnded{static_cast<std::uint8_t>(Outcome::finished), 5});
+  say(kAgent, wire::Ended{2, 0, "killed by signal 9", 0, 1, static_cast<std::uint8_t>(Outcome::finished)});
+  for (std::uint64_t id : {0, 1}) say(link_of(id), wire::LoopEnded{static_cast<std::uint8_t>(Outcome::running), 5});
+  adopt(view_of(2, 2, {0, 1}), 0);
+  say(link_of(0), wire::Progress{.step = 6, .view = 2});
+  for (std::uint64_t id : {0, 1}) {
+    say(link_of(id), wire::LoopEnded{static_cast<std::uint8_t>(Outcome::stopped), 6});
+    say(link_of(id), wire::Bye{static_cast<std::uint8_t>(Outcome::stopped), 6});
+  }
+  EXPECT_EQ(machine_->verdict(), Outcome::stopped);
+}
+
 /// An agent that hears of a newer view after the end takes the end back.
 TEST_F(CoordinatorTest, TheNewestViewIsToldBeforeTheEnd) {
   make_running({.wanted = 2});
