@@ -151,6 +151,8 @@ class Member {
   bool is_lost(std::uint64_t id) const { return lost_.contains(id); }
   /// Its process is gone, by a kernel's word.
   bool ended(std::uint64_t id) const;
+  /// REQUIRES ended(id). The epoch of the view that it was in.
+  std::uint64_t ended_in(std::uint64_t id) const { return lost_.at(id).last; }
 
  private:
   enum class State { steady, switching, recovering, claiming, proposing, deciding, evicted };

@@ -23,6 +23,8 @@ constexpr Nanos kLonelyLimit = 10s;
 constexpr Nanos kTimeToConnect = 50ms;
 /// Agreement on a view takes milliseconds, unless those who should agree cannot be reached.
 constexpr Nanos kPatience = 3s;
+/// A member of a view that has to be recovered from, and is not reached for so long, counts as lost.
+constexpr Nanos kTimeToSuspect = 500ms;
 /// A newcomer that is not reached for so long is named to the coordinator.
 constexpr Nanos kTimeToReach = 3s;
 
@@ -153,7 +155,24 @@ void Roster::on_found(std::uint64_t id) {
 void Roster::on_tick() {
   std::lock_guard lock(mutex_);
   apply(member_->on_time(clock_.now()));
-  name_unreached();
+  if (member_->recovering() && !outside())
+    suspect_unreached();
+  else
+    name_unreached();
+}
+
+/// Whoever decided this view had heard all of its members, which ends suspicions; those who have been out of reach from
+/// here all the time are told of by nobody again.
+void Roster::suspect_unreached() {
+  auto members = member_->view().members;
+  for (const auto& member : members) {
+    if (member_->is_lost(member.id) || transport_->reaches({member})) {
+      unreached_.erase(member.id);
+      continue;
+    }
+    auto since = unreached_.try_emplace(member.id, clock_.now()).first->second;
+    if (clock_.now() - since >= kTimeToSuspect) apply(member_->on_lost(member.id, false, clock_.now()));
+  }
 }
 
 /// One newcomer that this member cannot reach would keep all others from being taken in.
@@ -247,6 +266,8 @@ void Roster::report_view() {
   const auto& view = member_->view();
   if (view.rank_of(self()) < 0 || std::exchange(reported_, view.hash()) == view.hash()) return;
   transport_->tell(wire::Adopted{membership::notice_of(view), step_});
+  for (const auto& member : view.members)  // those who come with this view have not heard who of it is dead
+    if (member_->ended(member.id)) testify({member.id, false, true, "", member_->ended_in(member.id)});
 }
 
 /// A store takes one successor of each epoch. Asked again by the machine until there is an answer.

@@ -106,7 +106,8 @@ class Roster {
   void testify(const collective::PeerLoss& loss);  // guarded by mutex_
   void on_found(std::uint64_t id);
   void on_tick();
-  void name_unreached();  // guarded by mutex_
+  void suspect_unreached();  // guarded by mutex_
+  void name_unreached();     // guarded by mutex_
   void on_coordinator(const wire::Message& message);
   void on_silence(Nanos since, const std::string& why);
   /// Somebody waits for another view: workers that left in good order are as good as dead.
@@ -144,7 +145,7 @@ class Roster {
   collective::Group* group_ = nullptr;               // guarded by mutex_
   Returns returns_;                                  // guarded by mutex_
 
-  std::map<std::uint64_t, Nanos> unreached_;    // newcomers of the plan, since when; guarded by mutex_
+  std::map<std::uint64_t, Nanos> unreached_;    // of the plan, or of the view to recover from; guarded by mutex_
   bool asking_ = false, store_silent_ = false;  // guarded by mutex_
   std::unique_ptr<Transport> transport_;        // last: its thread uses everything above
 };

@@ -101,6 +101,8 @@ void ViewDriver::stand_outside() {
 
 void ViewDriver::go_on_after(const Error& error) {
   if (error.code != Code::peer_lost || !roster_) throw Failure(error.code, error.message);
+  // All have stopped, and no view follows: what the program still reduces after its loop is its own affair.
+  if (over()) return be_alone();
   place_.on(ViewTable::view_ended);
   enter();
 }
