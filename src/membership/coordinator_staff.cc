@@ -227,8 +227,8 @@ void Coordinator::tell_over() {
 /// Somebody's last loop is finished. One that has ended may have finished a loop before the program's last: then others
 /// have trained on, or were stopped, in a view without it.
 bool Coordinator::anybody_finished() const {
+  if (any_member(Outcome::stopped)) return false;  // in the program's last loop, where all say the same
   if (any_member(Outcome::finished)) return true;
-  if (any_member(Outcome::stopped)) return false;
   std::uint64_t trained_in = 0;
   for (const auto& [id, worker] : workers_) trained_in = std::max(trained_in, worker.trained_in);
   return std::ranges::any_of(workers_, [&](const auto& entry) {
