@@ -55,10 +55,10 @@ std::vector<std::string> environment_of(std::uint64_t id, const WorkerEnv& wante
     variables["PLIANT_SECRET_FILE"] = wanted.secret_file;
     if (!wanted.interface_name.empty()) variables["PLIANT_INTERFACE"] = wanted.interface_name;
     if (!wanted.ports.empty()) variables["PLIANT_PORTS"] = wanted.ports;
+    if (!wanted.store.empty()) variables["PLIANT_STORE"] = wanted.store;
+  } else if (!wanted.dir.empty()) {
+    variables["PLIANT_DECISIONS"] = wanted.dir;
   }
-  variables.erase("PLIANT_STORE");  // the agent's own is the job's only if the job says so
-  if (!wanted.host.empty() && !wanted.store.empty()) variables["PLIANT_STORE"] = wanted.store;
-  if (wanted.host.empty() && !wanted.dir.empty()) variables["PLIANT_STORE"] = "dir:" + wanted.dir;
   for (const char* name : {"OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"})
     variables.try_emplace(name, std::to_string(wanted.threads));
   if (!chose_an_allocator(variables)) variables["GLIBC_TUNABLES"] = kKeepMemory;

@@ -31,10 +31,10 @@ std::string note_file(const std::string& dir, std::uint64_t id);
 std::vector<std::string> own_environment();
 
 /// `inherited` with the user's additions, then PLIANT_JOB, PLIANT_WORKER, PLIANT_WORKERS, PLIANT_COORDINATOR,
-/// PLIANT_SEED, PLIANT_THREADS, PLIANT_NOTE and, in a job on one host, PLIANT_STORE (its own directory).
-/// OMP_NUM_THREADS and its like follow PLIANT_THREADS unless the user set them. GLIBC_TUNABLES makes malloc keep freed
-/// memory for the next step, unless the user chose how malloc behaves. On a host of several also PLIANT_HOST,
-/// PLIANT_SECRET_FILE and, where the user chose them, PLIANT_INTERFACE, PLIANT_PORTS and PLIANT_STORE.
+/// PLIANT_SEED, PLIANT_THREADS and PLIANT_NOTE. OMP_NUM_THREADS and its like follow PLIANT_THREADS unless the user
+/// set them. GLIBC_TUNABLES makes malloc keep freed memory for the next step, unless the user chose how malloc behaves.
+/// On a host of several also PLIANT_HOST, PLIANT_SECRET_FILE and, where the user chose them, PLIANT_INTERFACE,
+/// PLIANT_PORTS and PLIANT_STORE. On one host PLIANT_DECISIONS, the directory that decides which view follows.
 std::vector<std::string> environment_of(std::uint64_t id, const WorkerEnv& wanted,
                                         const std::vector<std::string>& inherited);
 

@@ -71,7 +71,8 @@ Result<RosterOptions> accept(const Invitation& invited) {
   if (!listener.ok()) return listener.error();
   auto hosts = place_on_host(options.self, net::address_at(invited.coordinator));
   if (!hosts.ok()) return hosts.error();
-  auto store = env("PLIANT_STORE").value_or("");
+  auto decisions = env("PLIANT_DECISIONS");
+  auto store = hosts.value() ? env("PLIANT_STORE").value_or("") : decisions ? "dir:" + *decisions : "";
   options.has_coordinator = true;
   options.has_store = !store.empty();
   options.cpu_level = static_cast<std::uint8_t>(cpu_level());

@@ -26,9 +26,7 @@ TEST(WorkerEnv, TheUsersThreadsStay) {
 TEST(WorkerEnv, EachWorkerHasAFileForHowItEnded) {
   WorkerEnv wanted{"job", "@c", 4, 2, 42, {}, "/jobs/job"};
   EXPECT_TRUE(has(environment_of(3, wanted, {}), "PLIANT_NOTE=/jobs/job/rank-3.note"));
-  EXPECT_TRUE(has(environment_of(3, wanted, {}), "PLIANT_STORE=dir:/jobs/job"));
-  EXPECT_FALSE(has(environment_of(3, wanted, {"PLIANT_STORE=etcd://x"}), "PLIANT_STORE=etcd://x"))
-      << "the job is on one host";
+  EXPECT_TRUE(has(environment_of(3, wanted, {}), "PLIANT_DECISIONS=/jobs/job"));
 }
 
 TEST(WorkerEnv, OursWinOverInheritedOnes) {
