@@ -84,6 +84,10 @@ Verdict settle(const std::vector<Report>& reports) {
   return verdict;
 }
 
+bool nobody_goes_on(const std::vector<Outlook>& outlooks) {
+  return std::ranges::all_of(outlooks, [](const Outlook& outlook) { return outlook.leaving == Leaving::yes; });
+}
+
 std::optional<View> next_view(const View& now, const std::vector<Outlook>& outlooks, const std::optional<View>& plan) {
   PLIANT_ASSERT(static_cast<int>(outlooks.size()) == now.size());
   const auto named = outlooks.empty() ? 0 : outlooks.front().plan;
@@ -92,7 +96,7 @@ std::optional<View> next_view(const View& now, const std::vector<Outlook>& outlo
   View next = planned ? *plan : now;
   const auto leaves = [&](const wire::Member& member) {
     const int rank = now.rank_of(member.id);
-    return rank >= 0 && outlooks[static_cast<std::size_t>(rank)].leaves;
+    return rank >= 0 && outlooks[static_cast<std::size_t>(rank)].leaving != Leaving::no;
   };
   const auto stays = [&](const wire::Member& member) { return now.rank_of(member.id) >= 0 && !leaves(member); };
   if (std::ranges::any_of(next.members, stays)) std::erase_if(next.members, leaves);

@@ -49,11 +49,26 @@ struct Verdict {
 ///    somebody has not begun, members further apart, other layouts, other digests after the same step (0: not told)
 Verdict settle(const std::vector<Report>& reports);
 
+/// Whether a member goes after this step.
+enum class Leaving : std::uint8_t {
+  no,
+  yes,
+  once_relieved,  ///< it was told to, and knows of somebody who is coming: the job shall not end with it
+};
+
+/// As a summary has it; whatever else a peer may write there is a wish to leave.
+constexpr Leaving leaving_from(std::uint64_t word) {
+  return word == 0 ? Leaving::no : word == 2 ? Leaving::once_relieved : Leaving::yes;
+}
+
 /// What each member says of the next view in its summary.
 struct Outlook {
   std::uint64_t plan = 0;  ///< hash of the newest plan it holds; 0: none
-  bool leaves = false;     ///< it wants to leave after this step
+  Leaving leaving = Leaving::no;
 };
+
+/// All were told to leave, and nobody is coming: the job ends with this step.
+bool nobody_goes_on(const std::vector<Outlook>& outlooks);
 
 /// The view after a step that was closed with these outlooks (by rank of `now`): the plan, if all hold the same one,
 /// else `now`; without those who leave, unless nobody of `now` would be left (then they stay for another step).

@@ -67,6 +67,7 @@ Roster::Roster(RosterOptions options)
       changed_(Platform::current().condition()),
       member_(std::in_place, options_.self.id, options_.view, options_.has_store),
       place_(options_.view.rank_of(options_.self.id) < 0 ? Place::outside : Place::inside) {
+  absentees_.on_view(options_.view);
   TransportEvents events;
   events.on_letter = [this](std::uint64_t from, const wire::Message& message) { on_letter(from, message); };
   events.on_lost = [this](const collective::PeerLoss& loss) { on_lost(loss); };
@@ -124,11 +125,12 @@ void Roster::on_entered(std::uint64_t from, const wire::Entered& entered) {
 void Roster::on_lost(const collective::PeerLoss& loss) {
   std::lock_guard lock(mutex_);
   if (loss.orderly) {
-    auto& last = departed_[loss.id];
-    last = std::max(last, loss.view);
-    if (gives_up_ && member_->view().rank_of(loss.id) >= 0) apply(member_->on_lost(loss.id, true, clock_.now(), last));
+    absentees_.on_goodbye(loss.id, loss.view);
+    if (gives_up_ && member_->view().rank_of(loss.id) >= 0)
+      apply(member_->on_lost(loss.id, true, clock_.now(), absentees_.departed().at(loss.id)));
     return;
   }
+  if (loss.proven) absentees_.on_death(loss.id);
   if (loss.proven) testify(loss);
   apply(member_->on_lost(loss.id, loss.proven || planted("suspicion-is-proof"), clock_.now(), loss.view));
 }
@@ -251,7 +253,10 @@ void Roster::apply(const membership::Decision& decision) {
       transport_->tell(as_message(letter.message));
   }
   if (decision.ask) ask_store(*decision.ask);
-  if (decision.enter) next_ = *decision.enter;
+  if (decision.enter) {
+    next_ = *decision.enter;
+    absentees_.on_view(*decision.enter);
+  }
   if (decision.evicted) next_.reset();  // whatever was to be entered is over
   if (!decision.evicted && !planted("adopted-late")) report_view();
   if (decision.enter || decision.evicted) {
@@ -323,8 +328,13 @@ void Roster::guard(collective::Group* group) {
 
 void Roster::give_up_on_departed() {
   gives_up_ = true;  // on those too whose goodbye is still on its way
-  for (const auto& [id, last] : departed_)
+  for (const auto& [id, last] : absentees_.departed())
     if (member_->view().rank_of(id) >= 0) apply(member_->on_lost(id, true, clock_.now(), last));
+}
+
+bool Roster::expects_somebody_back() const {
+  std::lock_guard lock(mutex_);
+  return absentees_.anybody_may_return();
 }
 
 bool Roster::must_change() const {

@@ -18,6 +18,7 @@
 #include "membership/member.h"
 #include "membership/settle.h"
 #include "membership/view.h"
+#include "session/absentees.h"
 #include "session/returns.h"
 #include "session/transport.h"
 
@@ -86,6 +87,8 @@ class Roster {
   /// This worker wants to leave after the current step.
   void leave_soon() { leaves_ = true; }
   bool leaves() const { return leaves_; }
+  /// Somebody who was left behind lives, as far as is known, and will come back.
+  bool expects_somebody_back() const;
 
   /// What this worker shares, in words: the coordinator refuses newcomers that share something else.
   void set_layout(const std::string& layout);
@@ -134,16 +137,16 @@ class Roster {
   bool over_ = false;                         // guarded by mutex_
   std::string objection_;                     // of the coordinator, to the last wish it refused; guarded by mutex_
   enum class Place { outside, asking, inside };
-  Place place_ = Place::outside;  // of a view; asking to be taken in; guarded by mutex_
-  std::uint64_t formed_ = 0;      // guarded by mutex_; hash of the view that somebody entered last
-  std::uint64_t kept_ = 0;        // guarded by mutex_; hash of the view entered with the group before
-  std::uint64_t reported_ = 0;    // guarded by mutex_; hash of the view that the coordinator was told of
-  std::map<std::uint64_t, std::uint64_t> departed_;  // id -> the epoch of its last view; guarded by mutex_
-  bool gives_up_ = false;                            // on whoever departs, until the next view; guarded by mutex_
-  std::string layout_;                               // guarded by mutex_
-  std::uint64_t step_ = 0;                           // guarded by mutex_
-  collective::Group* group_ = nullptr;               // guarded by mutex_
-  Returns returns_;                                  // guarded by mutex_
+  Place place_ = Place::outside;        // of a view; asking to be taken in; guarded by mutex_
+  std::uint64_t formed_ = 0;            // guarded by mutex_; hash of the view that somebody entered last
+  std::uint64_t kept_ = 0;              // guarded by mutex_; hash of the view entered with the group before
+  std::uint64_t reported_ = 0;          // guarded by mutex_; hash of the view that the coordinator was told of
+  Absentees absentees_;                 // guarded by mutex_
+  bool gives_up_ = false;               // on whoever departs, until the next view; guarded by mutex_
+  std::string layout_;                  // guarded by mutex_
+  std::uint64_t step_ = 0;              // guarded by mutex_
+  collective::Group* group_ = nullptr;  // guarded by mutex_
+  Returns returns_;                     // guarded by mutex_
 
   std::map<std::uint64_t, Nanos> unreached_;    // of the plan, or of the view to recover from; guarded by mutex_
   bool asking_ = false, store_silent_ = false;  // guarded by mutex_

@@ -266,6 +266,15 @@ void Runtime::fill_row() {
   training_.adaptation.fill(row, contribution());
 }
 
+/// Whoever is the last to be told to leave stays until those have its state who are on their way.
+membership::Leaving Runtime::leaving(const Roster& roster) const {
+  if (!roster.leaves()) return membership::Leaving::no;
+  const auto& plan = training_.turn.named_plan();
+  const bool grows =
+      plan && std::ranges::any_of(plan->members, [&](const auto& m) { return view().rank_of(m.id) < 0; });
+  return grows || roster.expects_somebody_back() ? membership::Leaving::once_relieved : membership::Leaving::yes;
+}
+
 /// What of the row may change between two attempts to close a step.
 std::string Runtime::row_now() {
   auto& turn = training_.turn;
@@ -273,7 +282,7 @@ std::string Runtime::row_now() {
   if (auto* roster = views_.roster()) {
     if (notice_ && notice_->given()) roster->leave_soon();
     turn.name_plan(roster->plan());
-    turn.row().leaves = roster->leaves() ? 1 : 0;
+    turn.row().leaves = static_cast<std::uint64_t>(leaving(*roster));
   }
   return turn.encoded_row();
 }

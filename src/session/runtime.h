@@ -136,6 +136,7 @@ class Runtime final : public step::Reducer {
   void end_loop();
   void finish_job();
   void fill_row();
+  membership::Leaving leaving(const Roster& roster) const;
   std::string row_now();
   void close_surely();
   Status try_to_close();

@@ -122,7 +122,7 @@ void ViewDriver::decide() {
   const auto& outlooks = turn.summary().outlooks;
   training_.job.assignment = {turn.closing_view(), turn.summary().shares};
   decision_ = Decision::stay;
-  if (std::ranges::all_of(outlooks, [](const auto& outlook) { return outlook.leaves; })) {
+  if (membership::nobody_goes_on(outlooks)) {
     decision_ = Decision::end;  // nobody is taken in any more
     return;
   }

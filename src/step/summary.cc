@@ -159,7 +159,7 @@ Result<Summary> fold(const std::vector<SummaryRow>& rows) {
     summary.contributors += row.samples > 0 ? 1 : 0;
     for (auto slot : row.slots) slots.emplace_back(slot, static_cast<int>(rank));
     summary.delivered = summary.delivered || row.delivered != 0;
-    summary.outlooks.push_back({row.plan_hash, row.leaves != 0});
+    summary.outlooks.push_back({row.plan_hash, membership::leaving_from(row.leaves)});
     summary.speeds.push_back(row.speed);
     summary.shares.push_back(static_cast<std::uint32_t>(std::min<std::uint64_t>(row.share, UINT32_MAX)));
     for (const auto& log : row.logs) {

@@ -38,7 +38,7 @@ struct SummaryRow {
   std::uint64_t step = 0;
   std::uint64_t view_hash = 0;
   std::uint64_t plan_hash = 0;     ///< of the newest plan that this member holds; 0: none
-  std::uint64_t leaves = 0;        ///< 1: it wants to leave after this step
+  std::uint64_t leaves = 0;        ///< a membership::Leaving
   std::uint64_t delivered = 0;     ///< 1: results of this step with everybody's samples were used already
   std::uint64_t samples = 0;       ///< contributed to this step
   std::uint64_t state_digest = 0;  ///< of the stripe of state that is due, after the previous step

@@ -111,6 +111,43 @@ TEST_F(Elastic, WhoIsLeftGoesOnHoweverManyAreStopped) {
   EXPECT_EQ(run({"verify", path("records")}).status, 0) << run({"verify", path("records")}).out;
 }
 
+/// The last one that runs was told to leave: not before somebody who comes back has the state.
+TEST_F(Elastic, WhoeverIsAloneLeavesWhenAStoppedOneIsBack) {
+  auto job = start_training({"-n", "2", "--record", path("records")});
+  ASSERT_TRUE(view_becomes("night", {0, 1})) << job.err();
+  ASSERT_TRUE(step_becomes("night", 5));
+  kill_worker(1, SIGSTOP);
+  ASSERT_TRUE(view_becomes("night", {0})) << job.err() << memory();
+  kill_worker(0, SIGTERM);
+  ASSERT_TRUE(trains_on("night", 20)) << job.err();
+  kill_worker(1, SIGCONT);
+  ASSERT_TRUE(view_becomes("night", {1})) << job.err() << memory();
+  auto seen = finish(job);
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  EXPECT_EQ(run({"verify", path("records")}).status, 0) << run({"verify", path("records")}).out;
+}
+
+/// Nobody waits for one that will not come: it dies, or all are told to stop.
+TEST_F(Elastic, WhoeverIsAloneDoesNotWaitForTheDead) {
+  auto job = start_training({"-n", "2", "--max-restarts", "0"});
+  ASSERT_TRUE(view_becomes("night", {0, 1})) << job.err();
+  kill_worker(1, SIGSTOP);
+  ASSERT_TRUE(view_becomes("night", {0})) << job.err() << memory();
+  kill_worker(0, SIGTERM);
+  ASSERT_TRUE(trains_on("night", 20)) << job.err();
+  kill_worker(1, SIGKILL);
+  EXPECT_EQ(job.wait().status, 143) << job.err();
+}
+
+TEST_F(Elastic, AStopWaitsForNoStoppedWorker) {
+  auto job = start_training({"-n", "2", "--grace", "60"});
+  ASSERT_TRUE(view_becomes("night", {0, 1})) << job.err();
+  kill_worker(1, SIGSTOP);
+  ASSERT_TRUE(view_becomes("night", {0})) << job.err() << memory();
+  EXPECT_EQ(run({"stop", "night"}).status, 0);
+  EXPECT_EQ(job.wait().status, 143) << job.err();
+}
+
 TEST_F(Elastic, WithoutRestartsTheOthersGoOn) {
   auto job = start_training({"-n", "3", "--max-restarts", "1"});
   ASSERT_TRUE(view_becomes("night", {0, 1, 2})) << job.err();

@@ -98,20 +98,30 @@ TEST(NextView, IsThePlanThatAllHold) {
 }
 
 TEST(NextView, IsWithoutThoseWhoLeave) {
-  const auto next = next_view(kNow, {{}, {0, true}, {}}, std::nullopt);
+  const auto next = next_view(kNow, {{}, {0, Leaving::yes}, {}}, std::nullopt);
   ASSERT_TRUE(next);
   EXPECT_EQ(next->hash(), view_of(3, 8, {1, 3}).hash());
-  const auto planned = next_view(kNow, {{kPlan.hash(), true}, {kPlan.hash()}, {kPlan.hash()}}, kPlan);
+  const auto planned = next_view(kNow, {{kPlan.hash(), Leaving::yes}, {kPlan.hash()}, {kPlan.hash()}}, kPlan);
   EXPECT_EQ(planned->hash(), with_newcomers(view_of(5, 8, {2, 3, 4}), {4}).hash());
 }
 
 TEST(NextView, SomebodyWithTheStateAlwaysStays) {
-  EXPECT_FALSE(next_view(kNow, {{0, true}, {0, true}, {0, true}}, std::nullopt));
+  EXPECT_FALSE(next_view(kNow, {{0, Leaving::yes}, {0, Leaving::yes}, {0, Leaving::yes}}, std::nullopt));
   const auto hash = kPlan.hash();
-  EXPECT_EQ(next_view(kNow, {{hash, true}, {hash, true}, {hash, true}}, kPlan)->hash(),
+  EXPECT_EQ(next_view(kNow, {{hash, Leaving::yes}, {hash, Leaving::yes}, {hash, Leaving::yes}}, kPlan)->hash(),
             with_newcomers(kPlan, {4}).hash());
   const auto strangers = view_of(5, 8, {4, 5});
   EXPECT_FALSE(next_view(kNow, all_with(strangers.hash()), strangers));
+}
+
+TEST(NextView, AJobEndsWhenAllLeaveAndNobodyComes) {
+  EXPECT_TRUE(nobody_goes_on({{0, Leaving::yes}, {0, Leaving::yes}}));
+  EXPECT_FALSE(nobody_goes_on({{0, Leaving::yes}, {0, Leaving::no}}));
+  EXPECT_FALSE(nobody_goes_on({{0, Leaving::yes}, {0, Leaving::once_relieved}}));
+  // Beside one that stays, whoever was told to leave goes at once, and whoever comes relieves the last one.
+  const auto two = view_of(3, 7, {1, 2});
+  EXPECT_EQ(next_view(two, {{0, Leaving::once_relieved}, {}}, std::nullopt)->hash(), view_of(3, 8, {2}).hash());
+  EXPECT_FALSE(next_view(two, {{0, Leaving::once_relieved}, {0, Leaving::yes}}, std::nullopt));
 }
 
 TEST(NextView, APlanThatChangesNobodyIsNoChange) {
@@ -124,7 +134,7 @@ TEST(NextView, NewcomersVoteOnceTheyHaveClosedAStep) {
   const auto next = next_view(now, all_with(0), std::nullopt);
   ASSERT_TRUE(next);
   EXPECT_EQ(next->hash(), view_of(3, 8, {1, 2, 3}).hash());
-  const auto without = next_view(now, {{}, {0, true}, {}}, std::nullopt);
+  const auto without = next_view(now, {{}, {0, Leaving::yes}, {}}, std::nullopt);
   EXPECT_EQ(without->hash(), view_of(3, 8, {1, 3}).hash());
   EXPECT_EQ(next_view(now, all_with(kPlan.hash()), kPlan)->hash(), with_newcomers(kPlan, {4}).hash());
 }

@@ -205,7 +205,11 @@ void Trainer::begin_step() {
 void Trainer::submit() {
   phase_ = Phase::exchanging;
   announced_ = member().plan();
-  Row row{hash_, log_.size(), {announced_ ? announced_->hash() : 0, leaves_}, contributes_, leased_};
+  Row row{hash_,
+          log_.size(),
+          {announced_ ? announced_->hash() : 0, leaves_ ? Leaving::yes : Leaving::no},
+          contributes_,
+          leased_};
   rows_[{hash_, row.step}][id_] = row;
   sent_.push_back(row);
   if (sent_.size() > 2) sent_.pop_front();

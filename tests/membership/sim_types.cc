@@ -62,7 +62,7 @@ std::string text_of(const Payload& payload) {
     std::string operator()(const Agreement& m) { return words(m); }
     std::string operator()(const Row& m) {
       return fmt::format("row {} of {:x}{}{}{}", m.step, m.view & 0xffff, m.contributes ? "" : ", nothing",
-                         m.outlook.leaves ? ", leaves" : "", m.outlook.plan != 0 ? ", has a plan" : "");
+                         m.outlook.leaving != Leaving::no ? ", leaves" : "", m.outlook.plan != 0 ? ", has a plan" : "");
     }
     std::string operator()(const Entered& m) {
       return fmt::format("entered {} at step {}{}{}{}", text_of(m.view), m.report.step,
