@@ -97,8 +97,8 @@ Result<Fd> create_memory(const std::string& name, std::size_t bytes, Backing bac
 Status fill_memory(const Fd& fd, std::size_t offset, std::size_t bytes, Backing backing) {
   if (backing == Backing::sparse || bytes == 0) return {};
   // Of what cannot be had the kernel would hand out pages until it must kill somebody for them. All else is asked of
-  // it.
-  if (auto available = available_memory(); bytes > available)
+  // it. To ask for what is there takes longer than to make a small piece.
+  if (auto available = bytes < kHugePage ? UINT64_MAX : available_memory(); bytes > available)
     return Error{Code::io, fmt::format("only {} of memory are available", format_bytes(available))};
   Mapping window;
   int failed = 0;
