@@ -17,9 +17,9 @@ namespace {
 using nlohmann::json;
 using nlohmann::ordered_json;
 
-constexpr std::uint64_t kVersion = 2;
-constexpr std::uint64_t kWithoutAdaptation = 1;  // still read
-constexpr int kDeepest = 4;                      // the numbers of a ledger's returned range
+// Older versions that are still read.
+constexpr std::uint64_t kWithoutAdaptation = 1, kWithAdaptation = 2;
+constexpr int kDeepest = 4;  // the numbers of a ledger's returned range
 
 /// Numbers of 64 bits that are not counts are text: many JSON readers would round them.
 std::string hex(std::uint64_t value) { return fmt::format("{:016x}", value); }
@@ -33,7 +33,7 @@ ordered_json to_json(const step::Ledger& ledger) {
 
 ordered_json to_json(const CheckpointRecord& record) {
   const auto& at = record.position;
-  ordered_json all = {{"version", at.adaptation.empty() ? kWithoutAdaptation : kVersion},
+  ordered_json all = {{"version", record.version},
                       {"job", at.job},
                       {"step", at.step},
                       {"samples", at.samples},
@@ -128,9 +128,10 @@ std::optional<step::Ledger> RecordReader::ledger(const json& from) {
 
 CheckpointRecord RecordReader::record(const json& from) {
   CheckpointRecord record;
-  auto version = number(from, "version");
-  if (version != kVersion && version != kWithoutAdaptation)
-    wrong(fmt::format("version {}, only {} and {} are read", version, kWithoutAdaptation, kVersion));
+  record.version = number(from, "version");
+  if (record.version < kWithoutAdaptation || record.version > CheckpointRecord::kVersion)
+    wrong(fmt::format("version {}, only {} to {} are read", record.version, kWithoutAdaptation,
+                      CheckpointRecord::kVersion));
   auto& at = record.position;
   at.job = text(from, "job");
   at.step = number(from, "step");
@@ -144,7 +145,7 @@ CheckpointRecord RecordReader::record(const json& from) {
   at.global_batch = number(from, "global_batch");
   at.digest = digest(from, "digest");
   at.ledger = ledger(field(from, "ledger"));
-  if (version == kVersion) {
+  if (record.version == kWithAdaptation || (record.version > kWithAdaptation && from.contains("adaptation"))) {
     auto adaptation = from_base64(text(from, "adaptation"));
     if (!adaptation.ok() || adaptation.value().empty()) wrong("'adaptation' is not what it should be");
     if (adaptation.ok()) at.adaptation = std::move(adaptation).value();
@@ -177,6 +178,7 @@ Result<CheckpointRecord> decode_record(std::string_view text) {
   auto check = reader.text(from, "check");
   if (!reader.problem().empty()) return Error{Code::protocol, reader.problem()};
   if (check != check_of(record)) return Error{Code::protocol, "altered: its own digest is another"};
+  if (record.version < CheckpointRecord::kVersion) record.position.digest = 0;
   return record;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/bytes.h"
 #include "base/hash.h"
+#include "base/word_digest.h"
 #include "step/summary.h"
 
 namespace pliant::session {
@@ -75,11 +76,30 @@ struct Pieces {
   std::size_t end(std::size_t round, std::size_t giver) const { return std::min(bytes, begin(round, giver) + size); }
 };
 
-std::uint64_t digest_range(const std::vector<StateItem>& items, std::size_t begin, std::size_t end) {
-  std::uint64_t digest = hash_name("state");
-  for_range(items, begin, end,
-            [&](const std::byte* at, std::size_t bytes) { digest = digest_bytes(at, bytes, digest); });
-  return digest;
+constexpr std::size_t kWord = sizeof(std::uint64_t);
+
+std::uint64_t words_of(const StateItem& item) { return (item.bytes() + kWord - 1) / kWord; }
+
+std::uint64_t total_words(const std::vector<StateItem>& items) {
+  std::uint64_t total = 0;
+  for (const auto& item : items) total += words_of(item);
+  return total;
+}
+
+/// Of words [begin, end) of the items, each of which begins with a word of its own. Wherever an item's memory is, its
+/// parts can be computed there, and added.
+std::uint64_t digest_words(const std::vector<StateItem>& items, std::uint64_t begin, std::uint64_t end) {
+  constexpr auto kState = hash_name("state");
+  std::uint64_t sum = 0, at = 0;
+  for (std::size_t which = 0; which < items.size() && at < end; ++which) {
+    const auto& item = items[which];
+    const auto from = std::max(begin, at) - at, to = std::min(end - at, words_of(item));
+    if (from < to)
+      sum += parts_of_words(static_cast<const std::byte*>(item.data) + from * kWord,
+                            std::min(item.bytes(), to * kWord) - from * kWord, from, combine(kState, which));
+    at += words_of(item);
+  }
+  return combine(kState, sum);
 }
 
 }  // namespace
@@ -255,15 +275,15 @@ void Replicas::finish_averaging() {
 
 std::uint64_t Replicas::stripe_digest(std::uint64_t step) const {
   auto all = items();
-  auto total = total_bytes(all);
-  auto stripes = std::clamp<std::uint64_t>(total / kSmallestStripe, 1, kStripes);
+  auto total = total_words(all);
+  auto stripes = std::clamp<std::uint64_t>(total * kWord / kSmallestStripe, 1, kStripes);
   auto stripe = step % stripes;
-  return digest_range(all, total * stripe / stripes, total * (stripe + 1) / stripes);
+  return digest_words(all, total * stripe / stripes, total * (stripe + 1) / stripes);
 }
 
 std::uint64_t Replicas::digest() const {
   auto all = items();
-  return combine(layout_of(all), digest_range(all, 0, total_bytes(all)));
+  return combine(layout_of(all), digest_words(all, 0, total_words(all)));
 }
 
 }  // namespace pliant::session

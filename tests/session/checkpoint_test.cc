@@ -208,13 +208,26 @@ TEST(Refusal, RecordsOfAStranger) {
   for (const auto& text :
        {replaced("\"step\": 1", "\"step\": -1"), replaced("\"step\": 1", "\"step\": 1.0"),
         replaced("\"step\": 1", "\"step\": \"1\""), replaced("\"step\": 1", "\"step\": 1e999"),
-        replaced("\"workers\": 3", "\"workers\": 3000000000"), replaced("\"version\": 1", "\"version\": 2"),
+        replaced("\"workers\": 3", "\"workers\": 3000000000"), replaced("\"version\": 3", "\"version\": 4"),
         replaced("\"fresh\": 600", "\"fresh\": 6000"), replaced("\"seed\"", "\"sead\""), std::string("[]"),
         std::string("null"), std::string("7"), std::string(), std::string(100000, '['),
         "{\"ledger\": {\"returned\":" + std::string(100000, '[') + std::string(100000, ']') + "}}"}) {
     write_file(folder + "/checkpoint.json", text);
     expect_refused(folder, "/checkpoint.json", text.substr(0, 400));
   }
+}
+
+TEST(Record, OfOlderVersionsIsReadWithoutItsDigestOfTheState) {
+  auto then = position_at(1);
+  then.digest = 42;
+  EXPECT_EQ(decode_record(encode_record({then, {100, 7}})).or_throw().position.digest, 42U);
+  EXPECT_EQ(decode_record(encode_record({then, {100, 7}, 1})).or_throw().position.digest, 0U);
+  then.adaptation = "what policies know";
+  auto with_policies = decode_record(encode_record({then, {100, 7}, 2})).or_throw();
+  EXPECT_EQ(with_policies.position.digest, 0U);
+  EXPECT_EQ(with_policies.position.adaptation, then.adaptation);
+  EXPECT_EQ(decode_record(encode_record({then, {100, 7}})).or_throw().position.adaptation, then.adaptation);
+  EXPECT_FALSE(decode_record(encode_record({then, {100, 7}, 0})).ok());
 }
 
 TEST(Newest, PassesOverBrokenOnes) {

@@ -1,0 +1,71 @@
+#include "base/word_digest.h"
+
+#include <cstring>
+
+namespace pliant {
+namespace {
+
+constexpr std::size_t kWord = sizeof(std::uint64_t);
+constexpr std::size_t kLanes = 8;  // independent sums, so that multiplications overlap
+constexpr std::size_t kBlock = kLanes * kWord;
+
+std::uint64_t sum_narrow(const unsigned char* at, std::size_t blocks, std::uint64_t key) {
+  std::uint64_t sums[kLanes] = {};
+  for (; blocks > 0; --blocks, at += kBlock, key += kLanes * kPlaceStep) {
+    std::uint64_t words[kLanes];
+    std::memcpy(words, at, kBlock);
+    for (std::size_t i = 0; i < kLanes; ++i) sums[i] += part_of_word(words[i], i, key);
+  }
+  std::uint64_t all = 0;
+  for (auto sum : sums) all += sum;
+  return all;
+}
+
+#if defined(__x86_64__)
+using Lanes = std::uint64_t __attribute__((vector_size(kBlock)));
+
+/// The same with all lanes in one register.
+__attribute__((target("avx512f,avx512dq"))) std::uint64_t sum_wide(const unsigned char* at, std::size_t blocks,
+                                                                   std::uint64_t key) {
+  Lanes keys, sum = {};
+  for (std::size_t i = 0; i < kLanes; ++i) keys[i] = key + i * kPlaceStep;
+  for (; blocks > 0; --blocks, at += kBlock, keys += kLanes * kPlaceStep) {
+    Lanes words;
+    std::memcpy(&words, at, kBlock);
+    Lanes x = (words ^ keys) * kPartOdd;
+    sum += (x ^ (x >> 32)) * kPartOdd;
+  }
+  std::uint64_t all = 0;
+  for (std::size_t i = 0; i < kLanes; ++i) all += sum[i];
+  return all;
+}
+
+bool has_wide_lanes() {
+  static const bool has = [] {
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq");
+  }();
+  return has;
+}
+#endif
+
+}  // namespace
+
+std::uint64_t parts_of_words(const void* data, std::size_t bytes, std::uint64_t first, std::uint64_t key) {
+  const auto* at = static_cast<const unsigned char*>(data);
+  const auto blocks = bytes / kBlock;
+  key += first * kPlaceStep;
+#if defined(__x86_64__)
+  auto sum = (has_wide_lanes() ? sum_wide : sum_narrow)(at, blocks, key);
+#else
+  auto sum = sum_narrow(at, blocks, key);
+#endif
+  for (std::size_t done = blocks * kBlock; done < bytes; done += kWord) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, at + done, bytes - done < kWord ? bytes - done : kWord);
+    sum += part_of_word(word, done / kWord, key);
+  }
+  return sum;
+}
+
+}  // namespace pliant

@@ -1,0 +1,25 @@
+// A digest of memory that many hands can compute together, in any order and on a device as well: each word of eight
+// bytes gives a part that depends on the word and on its place, and the parts are added up. Bytes behind the last whole
+// word count as one that ends in zeros. Equal memory, equal digest, on every machine; it guards against faults, not
+// against forgers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace pliant {
+
+inline constexpr std::uint64_t kPlaceStep = 0x9e3779b97f4a7c15ULL;
+inline constexpr std::uint64_t kPartOdd = 0x9fb21c651e98df25ULL;
+
+/// A bijection of the word for a given place: no change of a single word can get lost. `key` tells one piece of memory
+/// from another; `place` counts words from its beginning.
+constexpr std::uint64_t part_of_word(std::uint64_t word, std::uint64_t place, std::uint64_t key) {
+  std::uint64_t x = (word ^ (key + place * kPlaceStep)) * kPartOdd;
+  return (x ^ (x >> 32)) * kPartOdd;
+}
+
+/// The sum of the parts of all words in `bytes` of memory, whose first one is word `first` of the piece.
+std::uint64_t parts_of_words(const void* data, std::size_t bytes, std::uint64_t first, std::uint64_t key);
+
+}  // namespace pliant
