@@ -35,6 +35,9 @@ class Absentees {
     left_behind_.erase(id);
   }
 
+  /// Somebody waits for another view: until it is there, whoever says goodbye is as good as dead.
+  void give_up(bool on_departed) { gives_up_ = on_departed; }
+  bool gives_up() const { return gives_up_; }
   /// Those who said goodbye, and the epochs of their last views.
   const std::map<std::uint64_t, std::uint64_t>& departed() const { return departed_; }
   bool anybody_may_return() const { return !left_behind_.empty(); }
@@ -43,6 +46,7 @@ class Absentees {
   membership::View last_;
   std::map<std::uint64_t, std::uint64_t> departed_;
   std::set<std::uint64_t> dead_, left_behind_;
+  bool gives_up_ = false;
 };
 
 }  // namespace pliant::session

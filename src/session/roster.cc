@@ -68,6 +68,7 @@ Roster::Roster(RosterOptions options)
       member_(std::in_place, options_.self.id, options_.view, options_.has_store),
       place_(options_.view.rank_of(options_.self.id) < 0 ? Place::outside : Place::inside) {
   absentees_.on_view(options_.view);
+  show();
   TransportEvents events;
   events.on_letter = [this](std::uint64_t from, const wire::Message& message) { on_letter(from, message); };
   events.on_lost = [this](const collective::PeerLoss& loss) { on_lost(loss); };
@@ -98,10 +99,27 @@ wire::Join Roster::introduction() const {
           self.endpoint};
 }
 
+class Roster::Held {
+ public:
+  explicit Held(Roster& roster) : roster_(roster), lock_(roster.mutex_) {}
+  ~Held() { roster_.show(); }
+  Held(const Held&) = delete;
+  Held& operator=(const Held&) = delete;
+  std::unique_lock<std::mutex>& lock() { return lock_; }
+
+ private:
+  Roster& roster_;
+  std::unique_lock<std::mutex> lock_;
+};
+
+void Roster::show() {
+  signs_.show(!outside(), next_ || outside() || member_->recovering(), member_->plan().has_value());
+}
+
 // ---- on the transport's thread ----
 
 void Roster::on_letter(std::uint64_t from, const wire::Message& message) {
-  std::lock_guard lock(mutex_);
+  Held held(*this);
   if (const auto* dead = std::get_if<wire::Dead>(&message))
     transport_->believe_dead(dead->id, dead->view);
   else if (const auto* entered = std::get_if<wire::Entered>(&message))
@@ -123,10 +141,10 @@ void Roster::on_entered(std::uint64_t from, const wire::Entered& entered) {
 }
 
 void Roster::on_lost(const collective::PeerLoss& loss) {
-  std::lock_guard lock(mutex_);
+  Held held(*this);
   if (loss.orderly) {
     absentees_.on_goodbye(loss.id, loss.view);
-    if (gives_up_ && member_->view().rank_of(loss.id) >= 0)
+    if (absentees_.gives_up() && member_->view().rank_of(loss.id) >= 0)
       apply(member_->on_lost(loss.id, true, clock_.now(), absentees_.departed().at(loss.id)));
     return;
   }
@@ -148,14 +166,14 @@ void Roster::testify(const collective::PeerLoss& loss) {
 
 /// What it was told while it could not be reached is lost: whoever is to enter a view hears of it again.
 void Roster::on_found(std::uint64_t id) {
-  std::lock_guard lock(mutex_);
+  Held held(*this);
   const auto& view = member_->view();
   if (member_->recovering() || view.rank_of(id) < 0 || view.rank_of(self()) < 0) return;
   transport_->send({id}, wire::InForce{view.term, membership::notice_of(view)});
 }
 
 void Roster::on_tick() {
-  std::lock_guard lock(mutex_);
+  Held held(*this);
   apply(member_->on_time(clock_.now()));
   if (member_->recovering() && !outside())
     suspect_unreached();
@@ -197,14 +215,14 @@ void Roster::name_unreached() {
 
 /// A worker that has no view yet does not wait for a coordinator for ever.
 void Roster::on_silence(Nanos since, const std::string& why) {
-  std::lock_guard lock(mutex_);
+  Held held(*this);
   if (since < kLonelyLimit || first_) return;
   failure_ = Error{Code::peer_lost, "the job's coordinator is gone: " + why};
   changed_->notify_all();
 }
 
 void Roster::on_coordinator(const wire::Message& message) {
-  std::lock_guard lock(mutex_);
+  Held held(*this);
   if (const auto* notice = std::get_if<wire::ViewNotice>(&message)) {
     on_view(*notice);
   } else if (const auto* plan = std::get_if<wire::Plan>(&message)) {
@@ -280,7 +298,7 @@ void Roster::ask_store(const View& view) {
   if (std::exchange(asking_, true)) return;
   auto key = fmt::format("{}/view/{}", options_.job, view.epoch);
   auto answered = [this](const Result<membership::Attempt>& attempt) {
-    std::lock_guard lock(mutex_);
+    Held held(*this);
     asking_ = false;
     if (!attempt.ok()) {
       if (!std::exchange(store_silent_, true))
@@ -305,11 +323,6 @@ Result<View> Roster::await_first() {
   return *first_;
 }
 
-bool Roster::is_member() const {
-  std::lock_guard lock(mutex_);
-  return !outside();
-}
-
 View Roster::view() const {
   std::lock_guard lock(mutex_);
   return member_->view();
@@ -327,7 +340,7 @@ void Roster::guard(collective::Group* group) {
 }
 
 void Roster::give_up_on_departed() {
-  gives_up_ = true;  // on those too whose goodbye is still on its way
+  absentees_.give_up(true);  // on those too whose goodbye is still on its way
   for (const auto& [id, last] : absentees_.departed())
     if (member_->view().rank_of(id) >= 0) apply(member_->on_lost(id, true, clock_.now(), last));
 }
@@ -337,13 +350,9 @@ bool Roster::expects_somebody_back() const {
   return absentees_.anybody_may_return();
 }
 
-bool Roster::must_change() const {
-  std::lock_guard lock(mutex_);
-  return next_ || outside() || member_->recovering();
-}
-
 std::optional<View> Roster::await_next() {
-  std::unique_lock lock(mutex_);
+  Held held(*this);
+  auto& lock = held.lock();
   give_up_on_departed();
   // Whoever waits for others learns from the coordinator that these have finished the job without it.
   auto decided = [&] {
@@ -362,14 +371,14 @@ std::optional<View> Roster::await_next() {
 }
 
 void Roster::took(const View& view) {
-  std::lock_guard lock(mutex_);
+  Held held(*this);
   transport_->note_view(view.epoch);
   if (next_ && next_->hash() == view.hash()) next_.reset();
-  gives_up_ = false;
+  absentees_.give_up(false);
 }
 
 bool Roster::keep_group(const View& view) {
-  std::lock_guard lock(mutex_);
+  Held held(*this);
   if (formed_ == view.hash() || !next_ || next_->hash() != view.hash() || member_->recovering() || outside())
     return false;
   transport_->note_view(view.epoch);
@@ -379,7 +388,8 @@ bool Roster::keep_group(const View& view) {
 }
 
 void Roster::cannot_enter(const View& view) {
-  std::unique_lock lock(mutex_);
+  Held held(*this);
+  auto& lock = held.lock();
   auto another = [&] {
     return next_ || outside() || over_ || member_->recovering() || member_->view().hash() != view.hash();
   };
@@ -387,18 +397,19 @@ void Roster::cannot_enter(const View& view) {
 }
 
 void Roster::set_holds() {
-  std::lock_guard lock(mutex_);
+  Held held(*this);
   member_->set_holds(true);
 }
 
 void Roster::adopt(const View& view) {
-  std::lock_guard lock(mutex_);
+  Held held(*this);
   if ((!member_->recovering() && !next_) || planted("adopt-anyway")) apply(member_->adopt(view, clock_.now()));
 }
 
 bool Roster::await_entry(const std::string& layout) {
   if (!has_coordinator()) throw Failure(Code::refused, "the other workers went on without this one");
-  std::unique_lock lock(mutex_);
+  Held held(*this);
+  auto& lock = held.lock();
   layout_ = layout;
   if (member_->view().size() > 0) {
     become_newcomer();
@@ -421,6 +432,7 @@ bool Roster::await_entry(const std::string& layout) {
 void Roster::become_newcomer() { member_.emplace(self(), View{}, options_.has_store, member_->newest_known()); }
 
 std::optional<View> Roster::plan() const {
+  if (!signs_.plan()) return std::nullopt;
   std::lock_guard lock(mutex_);
   const auto& plan = member_->plan();
   if (!plan || !transport_->reaches(plan->members)) return std::nullopt;

@@ -20,6 +20,7 @@
 #include "membership/view.h"
 #include "session/absentees.h"
 #include "session/returns.h"
+#include "session/step_signs.h"
 #include "session/transport.h"
 
 namespace pliant::session {
@@ -51,7 +52,7 @@ class Roster {
 
   /// Waits for the coordinator's first word: the job's view, with this worker in it or (a newcomer) not.
   Result<membership::View> await_first();
-  bool is_member() const;
+  bool is_member() const { return signs_.inside(); }
   /// The newest view that this worker adopted.
   membership::View view() const;
   /// Its process is gone: nothing that it could write will change any more.
@@ -61,7 +62,7 @@ class Roster {
   void guard(collective::Group* group);
 
   /// The view has ended, or is about to: await_next() says what follows.
-  bool must_change() const;
+  bool must_change() const { return signs_.changes(); }
   /// Waits for the view to go on in: in force, and not taken yet. All who are in it have fenced what was before.
   /// Nothing: the others go on without this worker.
   std::optional<membership::View> await_next();
@@ -103,6 +104,9 @@ class Roster {
   void say_goodbye(Outcome outcome, std::uint64_t step);
 
  private:
+  /// Holds the mutex; what the training thread may have to know has been shown when it is let go.
+  class Held;
+
   void on_letter(std::uint64_t from, const wire::Message& message);
   void on_entered(std::uint64_t from, const wire::Entered& entered);  // guarded by mutex_
   void on_lost(const collective::PeerLoss& loss);
@@ -123,10 +127,12 @@ class Roster {
   wire::Join introduction() const;
   bool outside() const { return place_ != Place::inside; }  // guarded by mutex_
   void become_newcomer();                                   // guarded by mutex_
+  void show();                                              // guarded by mutex_
 
   RosterOptions options_;
   const Clock& clock_;
   std::atomic<bool> leaves_{false};
+  StepSigns signs_;
 
   mutable std::mutex mutex_;
   std::unique_ptr<Condition> changed_;
@@ -142,7 +148,6 @@ class Roster {
   std::uint64_t kept_ = 0;              // guarded by mutex_; hash of the view entered with the group before
   std::uint64_t reported_ = 0;          // guarded by mutex_; hash of the view that the coordinator was told of
   Absentees absentees_;                 // guarded by mutex_
-  bool gives_up_ = false;               // on whoever departs, until the next view; guarded by mutex_
   std::string layout_;                  // guarded by mutex_
   std::uint64_t step_ = 0;              // guarded by mutex_
   collective::Group* group_ = nullptr;  // guarded by mutex_
