@@ -1,9 +1,7 @@
 #include "apps/pliant/coordinator_server.h"
 
 #include <fmt/format.h>
-#include <sys/syscall.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,7 +9,6 @@
 #include <variant>
 
 #include "apps/pliant/command.h"
-#include "apps/pliant/process.h"
 #include "base/log.h"
 #include "base/system.h"
 
@@ -39,7 +36,8 @@ CoordinatorServer::CoordinatorServer(net::Loop& loop, Fd listener, const members
       chronicle_(chronicle),
       most_strangers_(options.wanted + kSpareConnections),
       timer_(loop.every(500ms, [this] { sweep(); })),
-      pulse_(loop.every(200ms, [this] { pulse(); })) {
+      pulse_(loop.every(200ms, [this] { pulse(); })),
+      processes_(loop, [this](std::uint64_t id) { on_gone(id); }) {
   loop_.watch(listener_.get(), [this] { accept_all(); });
   deliver(coordinator_.on_time(clock_.now()));
 }
@@ -50,11 +48,10 @@ CoordinatorServer::~CoordinatorServer() {
   if (flusher_) loop_.cancel(*flusher_);
   loop_.unwatch(listener_.get());
   for (const auto& [link, connection] : connections_) loop_.unwatch(connection.line.fd());
-  for (const auto& [id, watch] : watched_) loop_.unwatch(watch.pidfd.get());
 }
 
 bool CoordinatorServer::attended() const {
-  return !watched_.empty() ||
+  return processes_.any_runs() ||
          std::any_of(connections_.begin(), connections_.end(), [](const auto& entry) { return entry.second.placed(); });
 }
 
@@ -109,7 +106,7 @@ void CoordinatorServer::admit(net::Guest guest) {
 /// Of too many connections without a place, the oldest stranger goes, or the oldest of all.
 void CoordinatorServer::make_room() {
   auto unplaced = [](const auto& entry) { return !entry.second.placed(); };
-  auto stranger = [&](const auto& entry) { return unplaced(entry) && !owner_of(entry.second.pid); };
+  auto stranger = [&](const auto& entry) { return unplaced(entry) && !processes_.owner_of(entry.second.pid); };
   auto count = std::count_if(connections_.begin(), connections_.end(), unplaced);
   if (static_cast<std::size_t>(count) < most_strangers_) return;
   auto oldest = std::find_if(connections_.begin(), connections_.end(), stranger);
@@ -123,7 +120,7 @@ void CoordinatorServer::sweep() {
   for (const auto& [link, connection] : connections_) {
     auto age = clock_.now() - connection.since;
     if (connection.placed() || age <= kTimeToSpeak) continue;
-    if (age > kWorkersTimeToJoin || !owner_of(connection.pid)) slow.push_back(link);
+    if (age > kWorkersTimeToJoin || !processes_.owner_of(connection.pid)) slow.push_back(link);
   }
   for (auto link : slow) {
     const auto& connection = connections_.at(link);
@@ -199,14 +196,6 @@ void CoordinatorServer::on_hello(Link link, const wire::AgentHello& hello) {
 
 // ---- workers and their processes ----
 
-std::optional<std::uint64_t> CoordinatorServer::owner_of(pid_t pid) const {
-  if (pid == 0) return std::nullopt;
-  for (auto ancestor : ancestry_of(pid))
-    for (const auto& [id, process] : processes_)
-      if (process == ancestor) return id;
-  return std::nullopt;
-}
-
 void CoordinatorServer::on_join(Link link, const wire::Join& join) {
   auto& connection = connections_.at(link);
   if (connection.placed()) return refuse(link, "this connection has joined already");
@@ -216,17 +205,17 @@ void CoordinatorServer::on_join(Link link, const wire::Join& join) {
   }
   if (join.pid != connection.pid)
     return refuse(link, fmt::format("process {} may not join in the name of process {}", connection.pid, join.pid));
-  auto owner = owner_of(join.pid);
+  auto owner = processes_.owner_of(join.pid);
   if (owner && *owner != join.id)
     return refuse(link, fmt::format("process {} belongs to worker {}, not to worker {}", join.pid, *owner, join.id));
-  if (!owner && processes_.contains(join.id))
+  if (!owner && processes_.knows(join.id))
     return refuse(link, fmt::format("process {} does not belong to this job", join.pid));
   if (!owner) {
     connection.request = join;
     return;
   }
   connection.request.reset();
-  watch_process(join.id, join.pid);
+  processes_.watch(join.id, join.pid);
   place(link, join);
 }
 
@@ -241,14 +230,8 @@ void CoordinatorServer::place(Link link, const wire::Join& join) {
   deliver(letters);
 }
 
-void CoordinatorServer::know(std::uint64_t id, pid_t pid) {
-  processes_.try_emplace(id, pid);
-  if (!watched_.contains(id)) watch_process(id, pid);
-}
-
 void CoordinatorServer::on_started(const wire::Started& started) {
-  processes_[started.id] = started.pid;
-  if (!watched_.contains(started.id)) watch_process(started.id, started.pid);
+  processes_.started(started.id, started.pid);
   std::vector<std::pair<Link, wire::Join>> waiting;
   for (const auto& [link, connection] : connections_)
     if (connection.request) waiting.emplace_back(link, *connection.request);
@@ -256,24 +239,10 @@ void CoordinatorServer::on_started(const wire::Started& started) {
     if (connections_.contains(link)) on_join(link, join);
 }
 
-void CoordinatorServer::watch_process(std::uint64_t id, pid_t pid) {
-  auto& watch = watched_[id];
-  if (watch.pidfd && watch.pid == pid) return;
-  if (watch.pidfd) loop_.unwatch(watch.pidfd.get());
-  watch = {pid, Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)))};
-  auto gone = [this, id] {
-    auto at = watched_.find(id);
-    if (at == watched_.end()) return;
-    if (at->second.pidfd) loop_.unwatch(at->second.pidfd.get());
-    watched_.erase(at);
-    log::debug("coordinator: the process of worker {} is gone", id);
-    chronicle_.gone(id);
-    deliver(coordinator_.on_gone(id));
-  };
-  if (watch.pidfd)
-    loop_.watch(watch.pidfd.get(), gone);
-  else
-    loop_.post(gone);
+void CoordinatorServer::on_gone(std::uint64_t id) {
+  log::debug("coordinator: the process of worker {} is gone", id);
+  chronicle_.gone(id);
+  deliver(coordinator_.on_gone(id));
 }
 
 // ---- sending ----

@@ -19,6 +19,7 @@
 
 #include "apps/pliant/coordinator_chronicle.h"
 #include "apps/pliant/outbox.h"
+#include "apps/pliant/worker_processes.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "membership/coordinator.h"
@@ -55,7 +56,7 @@ class CoordinatorServer {
   CoordinatorServer& operator=(const CoordinatorServer&) = delete;
 
   /// A worker's process, as known from before.
-  void know(std::uint64_t id, pid_t pid);
+  void know(std::uint64_t id, pid_t pid) { processes_.know(id, pid); }
 
   const membership::Coordinator& coordinator() const { return coordinator_; }
   /// True if the agent or a worker is connected, or a worker's process lives.
@@ -90,7 +91,7 @@ class CoordinatorServer {
   void on_hello(Link link, const wire::AgentHello& hello);
   void hear_last_words(std::uint64_t id);
   void on_started(const wire::Started& started);  // on this host
-  std::optional<std::uint64_t> owner_of(pid_t pid) const;
+  void on_gone(std::uint64_t id);
 
   void deliver(const membership::Letters& letters);
   static wire::Message unsure(const wire::Message& message);
@@ -99,8 +100,6 @@ class CoordinatorServer {
   void flush_all();
   void refuse(Link link, const std::string& reason);
   void close(Link link);
-
-  void watch_process(std::uint64_t id, pid_t pid);
 
   net::Loop& loop_;
   SteadyClock clock_;
@@ -113,12 +112,7 @@ class CoordinatorServer {
   std::optional<net::Loop::Timer> flusher_;  // while any outbox holds something
   std::map<Link, Connection> connections_;   // in order of arrival
   Link next_link_ = 1;
-  std::map<std::uint64_t, pid_t> processes_;  // of workers, as the agent started them; by id
-  struct Watch {
-    pid_t pid = 0;
-    Fd pidfd;
-  };
-  std::map<std::uint64_t, Watch> watched_;  // by id; the processes that joined
+  WorkerProcesses processes_;
   std::optional<membership::Memory> kept_;
   bool listening_ = true;
   std::unique_ptr<net::Gate> gate_;  // for other hosts

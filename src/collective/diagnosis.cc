@@ -116,7 +116,7 @@ void Diagnosis::report_stall(std::uint32_t blocked_on, Nanos waited) const {
 }
 
 std::optional<Error> Diagnosis::look(std::uint32_t blocked_on) {
-  if (engine_.fenced_.load(std::memory_order_acquire)) return std::nullopt;
+  if (engine_.fenced()) return std::nullopt;
   {
     std::unique_lock lock(engine_.work_mutex_, std::try_to_lock);
     if (lock)

@@ -40,7 +40,8 @@ Engine::Engine(Team team, Control* control, const GroupOptions& options, Streams
       crowding_(topology_.host_count() > 1 || team_.size() > usable_cores()),
       controls_(team_.members.size(), nullptr),
       directories_(team_.members.size()),
-      departed_(team_.members.size()) {
+      rows_(control_, controls_),
+      departures_(team_.members.size()) {
   add_peer(team_.rank, control_);
   for (int rank = 0; rank < team_.size(); ++rank) everybody_.push_back(rank);
   neighbours_ = topology_.hosts[topology_.host_of[team_.rank]];
@@ -54,9 +55,7 @@ Engine::Engine(Team team, Control* control, const GroupOptions& options, Streams
 }
 
 Engine::~Engine() {
-  stopping_ = true;
-  wake_background();
-  if (background_.joinable()) background_.join();
+  background_.stop();
   bridge_.reset();  // now: the streams' thread calls into everything else
 }
 
@@ -67,7 +66,7 @@ void Engine::add_peer(int rank, const Control* control) {
 
 void Engine::start() {
   started_.store(true, std::memory_order_release);
-  background_ = std::thread([this] { run_background(); });
+  background_.start([this] { work_in_background(); });
 }
 
 // ---- submitting ----
@@ -164,21 +163,15 @@ Result<std::shared_ptr<Work>> Engine::submit(const Request& request, const Regio
   }
   bool complete = request.region && publish(*work->channel_, Counter::submitted, work->base_ + 1, work->use_);
   // A thread that watches the bells hears of the rest; it is needed now only if there is something to reduce or copy.
-  bool useful = complete || !request.region || !background_watches_.load(std::memory_order_seq_cst);
-  if (useful && !request.caller_waits) wake_background();
+  bool useful = complete || !request.region || !background_.watches();
+  if (useful && !request.caller_waits) background_.wake();
   return work;
 }
 
 // ---- the end of a view ----
 
 void Engine::fence(Error why) {
-  {
-    std::lock_guard lock(fence_mutex_);
-    if (fenced_.load(std::memory_order_relaxed)) return;
-    fence_error_ = std::move(why);
-    fenced_.store(true, std::memory_order_release);
-    control_->fenced.store(1, std::memory_order_seq_cst);
-  }
+  if (!fence_.raise(std::move(why), [this] { control_->fenced.store(1, std::memory_order_seq_cst); })) return;
   { std::lock_guard wait_for_work_in_progress(work_mutex_); }
   nudge();
 }
@@ -212,22 +205,13 @@ bool Engine::settle(Work& work) {
 }
 
 std::optional<std::vector<std::string>> Engine::settle_exchange() {
-  std::lock_guard lock(exchange_mutex_);
-  if (!exchange_open_) return std::nullopt;
-  for (const auto* control : controls_)
-    if (control->rows.load(std::memory_order_acquire) < rows_) return std::nullopt;
-  exchange_open_ = false;
-  return read_rows();
+  std::lock_guard lock(rows_.mutex());
+  return rows_.settle();
 }
 
-/// The row of the exchange that the fence interrupted, or would have been the next one.
 std::optional<std::string> Engine::published_row(int rank) {
-  std::lock_guard lock(exchange_mutex_);
-  auto number = exchange_open_ ? rows_ : rows_ + 1;
-  const auto& control = *controls_[rank];
-  if (control.rows.load(std::memory_order_acquire) < number) return std::nullopt;
-  auto at = (number - 1) % 2;
-  return std::string(control.row[at], std::min<std::size_t>(control.row_size[at], kRowBytes));
+  std::lock_guard lock(rows_.mutex());
+  return rows_.published_by(rank);
 }
 
 std::optional<double> Engine::published_weight(Work& work, int rank) {
@@ -258,14 +242,8 @@ std::optional<Error> Engine::complaint_of_others() const {
 Error Engine::departure(int rank) { return {Code::peer_lost, fmt::format("rank {} has left the job", rank)}; }
 
 void Engine::depart(int rank) {
-  departed_[rank].store(true, std::memory_order_release);
-  any_departed_.store(true, std::memory_order_release);
+  departures_.note(rank);
   nudge();
-}
-
-Error Engine::fence_reason() const {
-  std::lock_guard lock(fence_mutex_);
-  return fence_error_;
 }
 
 }  // namespace pliant::collective

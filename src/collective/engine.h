@@ -24,18 +24,21 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <unordered_map>
 #include <vector>
 
 #include "base/clock.h"
+#include "collective/background.h"
 #include "collective/bridge.h"
+#include "collective/contributions.h"
 #include "collective/control.h"
 #include "collective/directory.h"
+#include "collective/fence.h"
 #include "collective/group.h"
 #include "collective/kernels.h"
 #include "collective/plan.h"
 #include "collective/region.h"
+#include "collective/rows.h"
 #include "collective/waiter.h"
 
 namespace pliant::collective {
@@ -119,7 +122,7 @@ class Engine {
 
   /// The first reason stands. When this returns, nothing is published any more.
   void fence(Error why);
-  bool fenced() const { return fenced_.load(std::memory_order_acquire); }
+  bool fenced() const { return fence_.up(); }
   /// A rank of this host has ended the view. Asked after everything that an act needs was seen to be complete: if not,
   /// those who end the view from here on find it complete as well.
   bool any_fenced() const;
@@ -170,13 +173,12 @@ class Engine {
   void finish(Work& work);
   void fail(Work& work, Error why);
   void ring();
-  void wake_background();
-  void run_background();
+  /// What the thread does while nobody waits, or a sleep.
+  void work_in_background();
   template <class Done>
   Status wait_until(const Done& done, std::uint32_t blocked_on);
   template <class Done>
   void sleep(const Done& done);
-  Error fence_reason() const;
   /// Publishes why this rank gives up, for the others.
   void complain(const Error& why);
   /// What another rank published, if any.
@@ -184,7 +186,6 @@ class Engine {
   /// The departed rank that this operation or row can never get what it needs from, or -1.
   static Error departure(int rank);
   int departed_before(Work& work);
-  int departed_before_row(std::uint64_t rows) const;
 
   const Team team_;
   const Topology topology_;
@@ -203,32 +204,16 @@ class Engine {
   std::mutex work_mutex_;
   std::vector<std::shared_ptr<Work>> active_;  // guarded by work_mutex_
   std::vector<PeerDirectory> directories_;     // guarded by work_mutex_
-  struct {                                     // kept between reductions, so that small ones allocate nothing
-    std::vector<double> weights, shares, spread_shares;
-    std::vector<const std::byte*> inputs;
-    std::vector<Contribution> contributions;
-  } scratch_;  // guarded by work_mutex_
+  Contributions contributions_;                // guarded by work_mutex_
 
-  std::mutex exchange_mutex_;
-  std::uint64_t rows_ = 0;       // guarded by exchange_mutex_
-  std::uint64_t confirmed_ = 0;  // guarded by exchange_mutex_
-  bool exchange_open_ = false;   // guarded by exchange_mutex_; own row is out, the others' were not seen
-  std::vector<std::string> read_rows() const;
-
-  mutable std::mutex fence_mutex_;
-  Error fence_error_;  // guarded by fence_mutex_
-  std::atomic<bool> fenced_{false};
-  std::vector<std::atomic<bool>> departed_;  // by rank
-  std::atomic<bool> any_departed_{false};
+  Rows rows_;
+  Fence fence_;
+  Departures departures_;
   std::atomic<int> in_flight_{0};
-  std::atomic<int> helpers_{0};              // threads in wait_until()
-  std::atomic<bool> passed_by_{false};       // somebody will sleep because another thread works
-  std::atomic<std::uint32_t> work_bell_{0};  // what the background thread sleeps on
-  std::atomic<bool> background_sleeps_{false};
-  std::atomic<bool> background_watches_{false};  // it is awake, or sleeps on everybody's bells
+  std::atomic<int> helpers_{0};         // threads in wait_until()
+  std::atomic<bool> passed_by_{false};  // somebody will sleep because another thread works
   std::atomic<bool> started_{false};
-  std::atomic<bool> stopping_{false};
-  std::thread background_;
+  Background background_;
 };
 
 }  // namespace pliant::collective

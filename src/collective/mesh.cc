@@ -25,7 +25,11 @@ bool is_letter(const wire::Message& message) {
 
 Mesh::Mesh(std::string job, wire::Member self, Fd listener, MeshEvents events, std::optional<HostsOptions> hosts,
            const WatchMaker& watch)
-    : job_(std::move(job)), self_(std::move(self)), listener_(std::move(listener)), events_(std::move(events)) {
+    : job_(std::move(job)),
+      self_(std::move(self)),
+      events_(std::move(events)),
+      strangers_(loop_, std::move(listener),
+                 [this](auto& peer, const auto& hello, const auto& fds) { return take(peer, hello, fds); }) {
   if (hosts) {
     RoadEvents news;
     news.on_connected = [this](std::uint64_t id) { arrived_from_afar(id); };
@@ -40,7 +44,7 @@ Mesh::Mesh(std::string job, wire::Member self, Fd listener, MeshEvents events, s
                           [this](std::uint64_t id) { stands_still(id); }};
   watch_ = watch ? watch(loop_, seen) : std::make_unique<ProcessWatch>(loop_, seen);
   thread_ = std::thread([this] {
-    watch_listener();
+    strangers_.serve();
     loop_.every(5ms, [this] { serve_retries(); });
     if (events_.on_tick) loop_.every(50ms, events_.on_tick);
     loop_.run();
@@ -65,7 +69,7 @@ void Mesh::run(const std::function<void()>& task) {
   done.get_future().wait();
 }
 
-Mesh::Link& Mesh::link_of(std::uint64_t id) {
+Link& Mesh::link_of(std::uint64_t id) {
   auto& link = links_[id];
   link.member.id = id;
   return link;
@@ -117,7 +121,7 @@ void Mesh::read_peer(std::uint64_t id) {
     if (!received.ok() && (link.greeted || !link.connects)) return close(link, received.error().message);
     if (!received.ok()) {  // turned away in a crowd, or gone: trying again tells
       disconnect(link);
-      return connect_later(link);
+      return link.connect_later(clock_.now());
     }
     if (!received.value()) return;
     auto& message = received.value()->message;
@@ -142,7 +146,7 @@ void Mesh::wait_for_descriptors(Link& link) {
 bool Mesh::take_in(Link& link, wire::Message message, std::vector<Fd> fds) {
   auto id = link.member.id;
   if (const auto* bye = std::get_if<wire::Bye>(&message))
-    link.orderly = true, link.last_view = std::max(link.last_view, bye->view);
+    link.orderly = true, link.note_view(bye->view);
   else if (view_of(message) || is_letter(message))
     dispatch(id, {id, std::move(message), std::move(fds)});
   else
@@ -167,7 +171,7 @@ void Mesh::subscribe(std::uint64_t view_hash, ViewEvents* events, std::uint64_t 
     for (auto& letter : parked_.take(view_hash, number))
       events->on_message(letter.from, letter.message, std::move(letter.fds));
     for (const auto& [id, link] : links_)
-      if (link.lost) events->on_lost({id, link.orderly, link.proven, link.how, link.last_view});
+      if (link.lost) events->on_lost(link.loss());
   });
 }
 
@@ -198,7 +202,7 @@ void Mesh::believe_dead(std::uint64_t id, std::uint64_t view) {
     if (at == links_.end() || id == self_.id) return;
     auto& link = at->second;
     if (link.remote && roads_ && !link.proven) roads_->forget(id);
-    bool news = std::exchange(link.last_view, std::max(link.last_view, view)) < view;
+    bool news = link.note_view(view);
     if (link.proven && news)
       tell(link);
     else if (link.remote)
@@ -213,7 +217,7 @@ void Mesh::note_view(std::uint64_t epoch) { watch_->note_view(epoch); }
 /// Nothing of its process will ever be heard again. What it has noted is read before it is forgotten.
 void Mesh::bury(Link& link) {
   auto id = link.member.id;
-  link.last_view = std::max(link.last_view, watch_->last_view(id));
+  link.note_view(watch_->last_view(id));
   watch_->forget(id);
   parked_.drop_from(id);
 }
@@ -242,7 +246,7 @@ void Mesh::close(Link& link, const std::string& how) {
   if (link.proven)
     bury(link);
   else
-    connect_later(link);
+    link.connect_later(clock_.now());
   tell(link);
 }
 
@@ -253,7 +257,7 @@ void Mesh::disconnect(Link& link) {
 }
 
 void Mesh::tell(const Link& link) {
-  PeerLoss loss{link.member.id, link.orderly, link.proven, link.how, link.last_view};
+  auto loss = link.loss();
   for (auto& [hash, view] : views_) view->on_lost(loss);
   if (events_.on_lost) events_.on_lost(loss);
 }
@@ -294,15 +298,7 @@ void Mesh::flush(Link& link) {
       roads_->send(link.member.id, link.outbox.front()->message);
     return;
   }
-  while (link.greeted && link.socket && !link.outbox.empty()) {
-    auto parcel = link.outbox.front();
-    std::vector<int> fds;
-    for (const auto& fd : parcel->fds) fds.push_back(fd.get());
-    auto sent = net::try_send(link.socket, parcel->message, fds);
-    if (!sent.ok()) return close(link, sent.error().message);
-    if (!sent.value()) return;
-    link.outbox.pop_front();
-  }
+  if (auto sent = link.flush(); !sent.ok()) close(link, sent.error().message);
 }
 
 void Mesh::say_goodbye(std::uint64_t view) {
@@ -317,11 +313,6 @@ void Mesh::say_goodbye(std::uint64_t view) {
       flush(link);
     }
   });
-}
-
-std::uint64_t Mesh::refused() const {
-  std::lock_guard lock(mutex_);
-  return refused_;
 }
 
 }  // namespace pliant::collective

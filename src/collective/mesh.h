@@ -8,7 +8,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -23,22 +22,15 @@
 #include "base/fd.h"
 #include "base/result.h"
 #include "collective/death_watch.h"
+#include "collective/link.h"
 #include "collective/parked.h"
 #include "collective/roads.h"
+#include "collective/strangers.h"
 #include "net/loop.h"
 #include "net/socket.h"
 #include "wire/messages.h"
 
 namespace pliant::collective {
-
-struct PeerLoss {
-  std::uint64_t id = 0;
-  bool orderly = false;  ///< it had said goodbye
-  bool proven = false;   ///< the kernel says that its process is gone. Proof may follow as a second loss.
-  std::string how;
-  /// Proven, or orderly: the epoch of the view that it was in; 0: not known. May be told later.
-  std::uint64_t view = 0;
-};
 
 /// What a view wants to hear. Called on the mesh's thread.
 class ViewEvents {
@@ -111,42 +103,14 @@ class Mesh {
   /// For what else shall live on that thread; use it there only.
   net::Loop& loop() { return loop_; }
   /// Connections from strangers that were turned away.
-  std::uint64_t refused() const;
+  std::uint64_t refused() const { return strangers_.refused(); }
 
  private:
-  struct Parcel {
-    wire::Message message;
-    std::vector<Fd> fds;
-  };
-  struct Link {
-    wire::Member member;
-    std::deque<std::shared_ptr<const Parcel>> outbox;  // shared: one parcel goes to every peer
-    Fd socket;
-    pid_t pid = 0;
-    bool remote = false;  // on another host
-    bool greeted = false;
-    bool connects = false;  // from here
-    bool retry = false;     // connect again, from retry_at on
-    bool full = false;      // a packet waits for free descriptors
-    bool orderly = false;
-    bool lost = false;
-    bool proven = false;
-    Nanos retry_at{0};
-    std::string how;
-    std::uint64_t last_view = 0;  // of one that is proven dead, or has said goodbye
-  };
-  struct Stranger {
-    net::Peer peer;
-    bool full = false;  // as above
-  };
   Link& link_of(std::uint64_t id);
   void add(const wire::Member& member);
   void connect_to(Link& link);
-  void connect_later(Link& link);
   void serve_retries();
-  void watch_listener();
-  void accept_all();
-  void read_stranger(std::uint64_t number);
+  Status take(net::Peer& peer, const wire::PeerHello& hello, const std::vector<Fd>& fds);
   bool may_connect(Link& link, pid_t pid);
   void renew(Link& link);
   void read_peer(std::uint64_t id);
@@ -164,22 +128,18 @@ class Mesh {
   void prove(Link& link, const std::string& how);
   void bury(Link& link);
   void tell(const Link& link);
-  void refuse(const std::string& why);
   void found(Link& link);
   Status send_hello(const Fd& socket);
 
   const std::string job_;
   const wire::Member self_;
-  Fd listener_;
   const MeshEvents events_;
   net::Loop loop_;
 
   // Used by the loop's thread only.
   SteadyClock clock_;
-  std::map<std::uint64_t, Link> links_;          // by id
-  std::map<std::uint64_t, Stranger> strangers_;  // by age
-  std::uint64_t next_stranger_ = 0;
-  bool accepting_ = false;                      // the listener is watched; not while there are no free descriptors
+  Strangers strangers_;
+  std::map<std::uint64_t, Link> links_;         // by id
   std::map<std::uint64_t, ViewEvents*> views_;  // by hash
   Parked parked_;                               // for views that are not subscribed to yet
 
@@ -187,7 +147,6 @@ class Mesh {
   std::unique_ptr<DeathWatch> watch_;
 
   mutable std::mutex mutex_;
-  std::uint64_t refused_ = 0;        // guarded by mutex_
   std::set<std::uint64_t> reached_;  // guarded by mutex_; ids
 
   std::thread thread_;  // last: everything above exists before it runs

@@ -6,14 +6,6 @@
 #include "collective/mesh.h"
 
 namespace pliant::collective {
-namespace {
-
-using namespace std::chrono_literals;
-
-constexpr std::size_t kMostStrangers = 64;
-constexpr Nanos kReconnect = 100ms;  // between attempts to reach a neighbour that was lost
-
-}  // namespace
 
 // ---- connecting ----
 
@@ -58,101 +50,47 @@ void Mesh::add(const wire::Member& member) {
 void Mesh::connect_to(Link& link) {
   link.retry = false;
   auto socket = net::connect_to(link.member.address);
-  if (socket.ok() && !send_hello(socket.value()).ok()) return connect_later(link);
+  if (socket.ok() && !send_hello(socket.value()).ok()) return link.connect_later(clock_.now());
   if (!socket.ok()) {
     if (socket.error().code != Code::io) close(link, socket.error().message);
-    return connect_later(link);
+    return link.connect_later(clock_.now());
   }
   link.socket = std::move(socket).value();
   loop_.watch(link.socket.get(), [this, id = link.member.id] { read_peer(id); });
 }
 
-/// As long as its process may live. Who was never connected is awaited by others: it is tried at once.
-void Mesh::connect_later(Link& link) {
-  if (link.proven || !link.connects) return;
-  link.retry = true;
-  link.retry_at = link.lost ? clock_.now() + kReconnect : Nanos(0);
-}
-
 void Mesh::serve_retries() {
   auto now = clock_.now();
   for (auto& [id, link] : links_) {
-    if (link.retry && now >= link.retry_at) connect_to(link);
+    if (link.due(now)) connect_to(link);
     if (std::exchange(link.full, false) && link.socket) {
       loop_.watch(link.socket.get(), [this, id = id] { read_peer(id); });
       read_peer(id);
     }
     if (!link.outbox.empty()) flush(link);  // what did not fit into the socket's buffer before
   }
-  for (auto& [number, stranger] : strangers_)
-    if (std::exchange(stranger.full, false))
-      loop_.watch(stranger.peer.socket.get(), [this, number = number] { read_stranger(number); });
-  if (!accepting_) watch_listener();
+  strangers_.serve();
 }
 
 // ---- being connected to ----
 
-void Mesh::watch_listener() {
-  if (!listener_) return;
-  accepting_ = true;
-  loop_.watch(listener_.get(), [this] { accept_all(); });
-}
-
-void Mesh::accept_all() {
-  for (;;) {
-    auto peer = net::accept_from(listener_);
-    if (!peer.ok() && peer.error().code == Code::io) {  // who waits goes on waiting, without keeping this loop busy
-      log::debug("cannot take a connection for a moment: {}", peer.error().message);
-      loop_.unwatch(listener_.get());
-      accepting_ = false;
-      return;
-    }
-    if (!peer.ok()) return refuse(peer.error().message);
-    if (!peer.value()) return;
-    if (strangers_.size() >= kMostStrangers) {  // the oldest has had its time: members greet at once
-      loop_.unwatch(strangers_.begin()->second.peer.socket.get());
-      strangers_.erase(strangers_.begin());
-      refuse("a connection that says nothing");
-    }
-    auto number = next_stranger_++;
-    int fd = peer.value()->socket.get();
-    strangers_.emplace(number, Stranger{std::move(*peer.value())});
-    loop_.watch(fd, [this, number] { read_stranger(number); });
-  }
-}
-
-void Mesh::refuse(const std::string& why) {
-  log::debug("refused a connection: {}", why);
-  std::lock_guard lock(mutex_);
-  ++refused_;
-}
-
-void Mesh::read_stranger(std::uint64_t number) {
-  auto& stranger = strangers_.at(number);
-  auto received = net::receive(stranger.peer.socket);
-  if (received.ok() && !received.value()) return;
-  loop_.unwatch(stranger.peer.socket.get());
-  if (!received.ok() && received.error().code == Code::io) {
-    stranger.full = true;
-    return;
-  }
-  auto peer = std::move(stranger.peer);
-  strangers_.erase(number);
-  if (!received.ok()) return refuse(received.error().message);
-  auto* hello = std::get_if<wire::PeerHello>(&received.value()->message);
-  if (!hello) return refuse("expected a greeting");
-  if (hello->job != job_ || hello->id <= self_.id) return refuse("a greeting for another job, or from the wrong side");
-  auto& link = link_of(hello->id);
-  if (!may_connect(link, peer.pid)) return refuse("a second greeting of one worker, or one of a worker that has ended");
-  if (!send_hello(peer.socket).ok()) return refuse("it closed the connection");
+/// A worker with a higher id greets, or somebody who says that it is one.
+Status Mesh::take(net::Peer& peer, const wire::PeerHello& hello, const std::vector<Fd>& fds) {
+  if (hello.job != job_ || hello.id <= self_.id)
+    return Error{Code::refused, "a greeting for another job, or from the wrong side"};
+  auto& link = link_of(hello.id);
+  if (!may_connect(link, peer.pid))
+    return Error{Code::refused, "a second greeting of one worker, or one of a worker that has ended"};
+  if (!send_hello(peer.socket).ok()) return Error{Code::refused, "it closed the connection"};
   link.socket = std::move(peer.socket);
-  loop_.watch(link.socket.get(), [this, id = hello->id] { read_peer(id); });
-  greeted(link, peer.pid, received.value()->fds);
+  loop_.watch(link.socket.get(), [this, id = hello.id] { read_peer(id); });
+  greeted(link, peer.pid, fds);
+  return {};
 }
 
 /// Process `pid` says that it is this worker. What there was of an earlier connection has ended then.
 bool Mesh::may_connect(Link& link, pid_t pid) {
-  bool same = link.pid == 0 || link.pid == pid;
+  bool same = link.may_be(pid);
   if (!same && !link.proven && watch_->has_ended(link.member.id)) process_ended(link.member.id);
   if (link.proven && same) return false;
   if (link.proven) {
@@ -166,11 +104,9 @@ bool Mesh::may_connect(Link& link, pid_t pid) {
 
 /// Its process has ended. It may come back as another one, of which nothing is known yet.
 void Mesh::renew(Link& link) {
-  auto id = link.member.id;
   disconnect(link);
-  watch_->forget(id);
-  link = Link{};
-  link.member.id = id;
+  watch_->forget(link.member.id);
+  link.renew();
 }
 
 }  // namespace pliant::collective

@@ -69,30 +69,24 @@ void Engine::reduce_pieces(Work& work, const std::vector<Piece>& pieces, std::si
   if (pieces.empty()) return;
   auto& channel = *work.channel_;
   const auto& shape = channel.own->shape;
-  auto& [weights, shares, spread_shares, inputs, contributions] = scratch_;
-  weights.clear();
-  inputs.clear();
-  spread_shares.clear();
+  contributions_.clear();
   for (int rank : neighbours_) {
     auto weight = channel.peers[rank]->weight[work.use_ % 2];
     if (!(weight > 0)) continue;
-    weights.push_back(weight);
-    spread_shares.push_back(shape.op == Op::weighted_mean ? weight : 1);
-    inputs.push_back(work.region_->input_of(topology_.place_of[rank]) + in_shift);
+    contributions_.add(work.region_->input_of(topology_.place_of[rank]) + in_shift, weight,
+                       shape.op == Op::weighted_mean ? weight : 1);
   }
-  shares.resize(weights.size());
-  contributions.resize(weights.size());
-  auto recipe = recipe_for(shape.dtype, bridge_ ? partial_op(shape.dtype, shape.op) : shape.op, weights, shares);
+  auto recipe = recipe_for(shape.dtype, bridge_ ? partial_op(shape.dtype, shape.op) : shape.op,
+                           contributions_.weights(), contributions_.shares());
   recipe.streaming = streaming && !bridge_;
   recipe.squares = work.measure_ != Measure::nothing && !bridge_;
   recipe.spread = work.measure_ == Measure::spread;
   for (const auto& piece : pieces) {
     for (auto at = piece.begin, end = at; at < piece.end; at = end) {
-      if (fenced_.load(std::memory_order_relaxed)) return;
+      if (fenced()) return;
       end = std::min({at + kAbortEvery, piece.end, end_of_part(work, at)});
-      for (std::size_t k = 0; k < inputs.size(); ++k) contributions[k] = {inputs[k] + at, shares[k], spread_shares[k]};
       auto elements = (end - at) / size_of(shape.dtype);
-      note(work, at, reduce(recipe, result + at, contributions, elements), bridge_ ? 0 : elements);
+      note(work, at, contributions_.reduce_at(recipe, at, result + at, elements), bridge_ ? 0 : elements);
       fault::point("mid_slice");
     }
   }
@@ -199,21 +193,14 @@ void Engine::begin_crossing(Work& work, std::uint64_t chunk, std::size_t begin, 
 
 void Engine::finalise(Work& work, Crossing& crossing, Leg& leg) {
   const auto& shape = work.channel_->own->shape;
-  auto &weights = scratch_.weights, &shares = scratch_.shares;
-  auto& inputs = scratch_.inputs;
-  auto& contributions = scratch_.contributions;
-  weights.clear();
-  inputs.clear();
+  contributions_.clear();
   std::size_t contributors = 0;
-  auto& spread_shares = scratch_.spread_shares;
-  spread_shares.clear();
   auto add = [&](int host, const std::byte* bytes, double weight, std::size_t count) {
     contributors += count;
     if (count == 0) return;
-    weights.push_back(shape.op == Op::weighted_mean ? weight : static_cast<double>(count));
-    inputs.push_back(bytes);
+    auto own = shape.op == Op::weighted_mean ? weight : static_cast<double>(count);
     // Where there are several ranks they have looked at their contributions themselves.
-    spread_shares.push_back(topology_.hosts[host].size() == 1 ? weights.back() : 0);
+    contributions_.add(bytes, own, topology_.hosts[host].size() == 1 ? own : 0);
   };
   std::ranges::sort(leg.partials, {}, &Partial::host);
   auto next = leg.partials.begin();
@@ -225,17 +212,14 @@ void Engine::finalise(Work& work, Crossing& crossing, Leg& leg) {
       ++next;
     }
   }
-  shares.resize(weights.size());
-  contributions.resize(weights.size());
-  auto recipe = final_recipe(shape.dtype, shape.op, weights, contributors, shares);
+  auto recipe = final_recipe(shape.dtype, shape.op, contributions_.weights(), contributors, contributions_.shares());
   recipe.squares = work.measure_ != Measure::nothing;
   recipe.spread = work.measure_ == Measure::spread;
   for (auto at = leg.piece.begin, end = at; at < leg.piece.end; at = end) {
     end = std::min(leg.piece.end, end_of_part(work, at));
-    for (std::size_t k = 0; k < inputs.size(); ++k)
-      contributions[k] = {inputs[k] + (at - leg.piece.begin), shares[k], spread_shares[k]};
     auto elements = (end - at) / size_of(shape.dtype);
-    note(work, at, reduce(recipe, crossing.result + at, contributions, elements), elements);
+    auto measured = contributions_.reduce_at(recipe, at - leg.piece.begin, crossing.result + at, elements);
+    note(work, at, measured, elements);
   }
   fault::point("mid_slice");
   leg.done = true;
@@ -247,7 +231,7 @@ bool Engine::cross(Work& work, Crossing& crossing) {
   auto others = static_cast<std::size_t>(topology_.host_count() - 1);
   for (auto& leg : crossing.legs) {
     if (!leg.final_here || leg.done) continue;
-    if (leg.partials.size() == others && !fenced_.load(std::memory_order_relaxed)) finalise(work, crossing, leg);
+    if (leg.partials.size() == others && !fenced()) finalise(work, crossing, leg);
     all = all && leg.done;
   }
   return all;
@@ -292,7 +276,7 @@ Engine::Moved Engine::advance_plain(Work& work) {
     return least_is(work, neighbours_, &Channel::reduced, chunk ? freed(chunk) : std::max(freed(0), before_last));
   };
   bool any = false;
-  for (bool moved = true; moved && !fenced_.load(std::memory_order_relaxed); any = any || moved) {
+  for (bool moved = true; moved && !fenced(); any = any || moved) {
     moved = false;
     if (auto c = work.copied_in_; c < ring.chunks && may_copy_in(c)) {
       if (c == 0) channel.own->weight[work.use_ % 2] = work.weight_;
@@ -336,14 +320,14 @@ Engine::Moved Engine::advance_plain(Work& work) {
 }
 
 Engine::Moved Engine::advance(Work& work) {
-  if (fenced_.load(std::memory_order_acquire)) {
+  if (fenced()) {
     Diagnosis diagnosis(*this);
     auto mismatch = diagnosis.mismatch_of(work);
-    fail(work, mismatch ? *mismatch : complaint_of_others().value_or(fence_reason()));
+    fail(work, mismatch ? *mismatch : complaint_of_others().value_or(fence_.reason()));
     return Moved::yes;
   }
   // Read before the counters: what a rank published before it left is seen below.
-  int departed = any_departed_.load(std::memory_order_acquire) ? departed_before(work) : -1;
+  int departed = departed_before(work);
   auto moved = work.channel_->own->shape.memory == Memory::registered ? advance_registered(work) : advance_plain(work);
   if (departed < 0 || moved == Moved::yes) return moved;
   fail(work, complaint_of_others().value_or(departure(departed)));
@@ -351,22 +335,12 @@ Engine::Moved Engine::advance(Work& work) {
 }
 
 int Engine::departed_before(Work& work) {
-  auto target = work.base_ + work.channel_->own->chunks;
-  for (int rank = 0; rank < team_.size(); ++rank) {
-    if (!departed_[rank].load(std::memory_order_acquire)) continue;
+  return departures_.first_of([&](int rank) {
+    auto target = work.base_ + work.channel_->own->chunks;
     const auto* peer = peer_of(work, rank);
-    if (!peer || peer->submitted.load(std::memory_order_acquire) < target ||
-        peer->reduced.load(std::memory_order_acquire) < target)
-      return rank;
-  }
-  return -1;
-}
-
-int Engine::departed_before_row(std::uint64_t rows) const {
-  for (int rank = 0; rank < team_.size(); ++rank)
-    if (departed_[rank].load(std::memory_order_acquire) && controls_[rank]->rows.load(std::memory_order_acquire) < rows)
-      return rank;
-  return -1;
+    return !peer || peer->submitted.load(std::memory_order_acquire) < target ||
+           peer->reduced.load(std::memory_order_acquire) < target;
+  });
 }
 
 void Engine::finish(Work& work) {

@@ -60,14 +60,9 @@ bool Engine::publish(LocalChannel& channel, Counter which, std::uint64_t value, 
   return true;
 }
 
-void Engine::wake_background() {
-  work_bell_.fetch_add(1, std::memory_order_seq_cst);
-  if (background_sleeps_.load(std::memory_order_seq_cst)) net::futex_wake(&work_bell_);
-}
-
 void Engine::nudge() {
   ring();
-  wake_background();
+  background_.wake();
 }
 
 // ---- waiting ----
@@ -94,11 +89,11 @@ Status Engine::wait_until(const Done& done, std::uint32_t blocked_on) {
     std::optional<Diagnosis> diagnosis;
     while (!done()) {
       if (blocked_on == kBlockedOnRows) {
-        if (fenced_.load(std::memory_order_acquire)) {
-          status = complaint_of_others().value_or(fence_reason());
+        if (fenced()) {
+          status = complaint_of_others().value_or(fence_.reason());
           break;
         }
-        if (int rank = any_departed_.load(std::memory_order_acquire) ? departed_before_row(rows_) : -1; rank >= 0) {
+        if (int rank = departures_.first_of([this](int gone) { return rows_.lacks(gone); }); rank >= 0) {
           status = complaint_of_others().value_or(departure(rank));
           break;
         }
@@ -127,7 +122,7 @@ Status Engine::wait_until(const Done& done, std::uint32_t blocked_on) {
     }
   }
   helpers_.fetch_sub(1, std::memory_order_seq_cst);
-  if (in_flight_.load(std::memory_order_relaxed) > 0) wake_background();
+  if (in_flight_.load(std::memory_order_relaxed) > 0) background_.wake();
   return status;
 }
 
@@ -141,87 +136,54 @@ Status Engine::wait(const Work& work) {
 
 Result<std::vector<std::string>> Engine::exchange(std::string_view row) {
   if (row.size() > kRowBytes) return Error{Code::invalid, fmt::format("a row of more than {} bytes", kRowBytes)};
-  std::lock_guard lock(exchange_mutex_);
-  {
-    std::lock_guard against_fence(fence_mutex_);  // a row is out before the fence, or never
-    if (fenced()) return fence_error_;
-    auto at = rows_ % 2;
-    row.copy(control_->row[at], row.size());  // an empty row may have no address
-    control_->row_size[at] = static_cast<std::uint32_t>(row.size());
-    control_->rows.store(++rows_, std::memory_order_seq_cst);
-    if (bridge_) bridge_->publish_row(rows_, row);
-    exchange_open_ = true;
-  }
+  std::lock_guard lock(rows_.mutex());
+  PLIANT_TRY(fence_.publish_unless_up([&] {
+    rows_.publish(row);
+    if (bridge_) bridge_->publish_row(rows_.number(), row);
+  }));
   fault::point("row_published");
-  if (std::all_of(controls_.begin(), controls_.end(),
-                  [&](const auto* control) { return control->rows.load(std::memory_order_seq_cst) >= rows_; }))
-    ring();
+  if (rows_.complete()) ring();
   int seen = 0;
   PLIANT_TRY(wait_until(
       [&] {
-        while (seen < team_.size() && controls_[seen]->rows.load(std::memory_order_acquire) >= rows_) ++seen;
+        while (seen < team_.size() && !rows_.lacks(seen)) ++seen;
         return seen == team_.size();
       },
       kBlockedOnRows));
-  exchange_open_ = false;
-  return read_rows();
+  return rows_.take();
 }
 
 Status Engine::confirm() {
   if (!bridge_) {
     if (!any_fenced()) return {};
-    return fenced() ? fence_reason() : Error{Code::peer_lost, "another worker has ended the view"};
+    return fenced() ? fence_.reason() : Error{Code::peer_lost, "another worker has ended the view"};
   }
-  std::lock_guard lock(exchange_mutex_);
-  {
-    std::lock_guard against_fence(fence_mutex_);
-    if (fenced()) return fence_error_;
-    control_->confirmed.store(++confirmed_, std::memory_order_seq_cst);
+  std::lock_guard lock(rows_.mutex());
+  PLIANT_TRY(fence_.publish_unless_up([&] {
+    rows_.confirm();
     bridge_->publish_state(*control_);
-  }
+  }));
   ring();
-  return wait_until(
-      [&] {
-        return std::ranges::all_of(controls_, [&](const auto* control) {
-          return control->confirmed.load(std::memory_order_acquire) >= confirmed_;
-        });
-      },
-      kBlockedOnRows);
-}
-
-std::vector<std::string> Engine::read_rows() const {
-  auto at = (rows_ - 1) % 2;
-  std::vector<std::string> rows;
-  rows.reserve(controls_.size());
-  for (const auto* control : controls_)
-    rows.emplace_back(control->row[at], std::min<std::size_t>(control->row_size[at], kRowBytes));
-  return rows;
+  return wait_until([&] { return rows_.all_confirmed(); }, kBlockedOnRows);
 }
 
 // ---- the thread ----
 
-void Engine::run_background() {
-  while (!stopping_.load(std::memory_order_acquire)) {
-    auto seen = work_bell_.load(std::memory_order_seq_cst);
-    background_watches_.store(false, std::memory_order_seq_cst);
-    // Read after the store: a submission that this misses finds the thread not watching, and wakes it.
-    bool ours = in_flight_.load(std::memory_order_seq_cst) > 0 && helpers_.load(std::memory_order_seq_cst) == 0;
-    background_watches_.store(ours, std::memory_order_seq_cst);
-    if (ours && try_progress(0)) continue;
-    background_sleeps_.store(true, std::memory_order_seq_cst);
-    if (ours) {
-      std::vector<net::FutexWord> words{{&work_bell_, seen}};
-      control_->sleepers.fetch_add(1, std::memory_order_seq_cst);
-      for (const auto* control : controls_)
-        words.push_back({&control->bell, control->bell.load(std::memory_order_seq_cst)});
-      if (!try_progress(0, true)) net::futex_wait_any(words, options_.nap);
-      control_->sleepers.fetch_sub(1, std::memory_order_seq_cst);
-    } else {
-      net::FutexWord word{&work_bell_, seen};
-      net::futex_wait_any({&word, 1}, 10 * options_.nap);
-    }
-    background_sleeps_.store(false, std::memory_order_seq_cst);
-  }
+void Engine::work_in_background() {
+  auto bell = background_.listen();
+  bool ours = background_.take_over([this] {
+    return in_flight_.load(std::memory_order_seq_cst) > 0 && helpers_.load(std::memory_order_seq_cst) == 0;
+  });
+  if (ours && try_progress(0)) return;
+  background_.sleep([&] {
+    if (!ours) return net::futex_wait_any({&bell, 1}, 10 * options_.nap);
+    std::vector<net::FutexWord> words{bell};
+    control_->sleepers.fetch_add(1, std::memory_order_seq_cst);
+    for (const auto* control : controls_)
+      words.push_back({&control->bell, control->bell.load(std::memory_order_seq_cst)});
+    if (!try_progress(0, true)) net::futex_wait_any(words, options_.nap);
+    control_->sleepers.fetch_sub(1, std::memory_order_seq_cst);
+  });
 }
 
 }  // namespace pliant::collective

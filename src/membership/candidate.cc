@@ -73,10 +73,8 @@ void Member::propose_if_promised(Nanos now, Decision& out) {
 
 /// All who could have gone on in it are dead, and none is known to have: it is as if nobody had stored it.
 bool Member::never_acted_in(const View& successor) const {
-  return std::ranges::all_of(successor.members, [&](const auto& m) {
-    const auto lost = lost_.find(m.id);
-    return proven_dead(m.id) && lost->second.last > 0;
-  });
+  return std::ranges::all_of(successor.members,
+                             [&](const auto& m) { return proven_dead(m.id) && lost_.last_view_of(m.id) > 0; });
 }
 
 /// Nobody who is heard here is in it, and somebody who is may live, and take it up. A store would know.

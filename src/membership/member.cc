@@ -23,9 +23,7 @@ Member::Member(std::uint64_t self, View view, bool has_store, std::uint64_t over
 Decision Member::on_lost(std::uint64_t id, bool proven, Nanos now, std::uint64_t last) {
   Decision out;
   if (id == self_) return out;
-  auto& known = lost_[id];
-  known.proven = known.proven || proven;
-  known.last = std::max(known.last, last);
+  lost_.note(id, proven, last);
   switch (state_) {
     case State::steady:
       if (view_.rank_of(id) >= 0) recover(now, out);
@@ -54,7 +52,7 @@ Decision Member::on_message(std::uint64_t from, const Agreement& message, Nanos 
   // The dead have no vote. What they said of views that are in force is still true.
   if (ended(from) && !std::holds_alternative<wire::InForce>(message)) return out;
   // A suspect that speaks lives. Two members that suspect each other would otherwise claim in turns for ever.
-  if (!ended(from)) lost_.erase(from);
+  lost_.heard_from(from);
   std::visit([&](const auto& known) { on(from, known, now, out); }, message);
   return out;
 }
@@ -189,7 +187,7 @@ void Member::hear_of(const View& view, Nanos now, Decision& out) {
     out.evicted = true;
   } else if (view.term >= fenced_ && !stored_) {
     // Everybody in it has been heard by whoever decided it: suspicions are out of date, deaths are not.
-    std::erase_if(lost_, [&](const auto& lost) { return !lost.second.proven && view_.rank_of(lost.first) >= 0; });
+    lost_.drop_suspicions([&](auto id) { return view_.rank_of(id) >= 0; });
     out.fence = before == State::steady || before == State::switching;
     enter(now, out);
   } else {
@@ -272,7 +270,7 @@ void Member::set_base(View view) {
   if (stored_ && stored_->epoch <= view_.epoch) stored_.reset();
   highest_ = std::max(highest_, view_.term);
   std::erase_if(switched_, [&](const auto& said) { return view_.rank_of(said.first) < 0; });
-  std::erase_if(lost_, [&](const auto& lost) { return !lost.second.proven && view_.rank_of(lost.first) < 0; });
+  lost_.drop_suspicions([&](auto id) { return view_.rank_of(id) < 0; });
   if (view_.term < promised_) return;
   promised_ = view_.term;  // a claim of this term has done its work
   promised_to_.reset();
@@ -311,14 +309,7 @@ bool Member::newer(const View& view) const {
 }
 
 bool Member::proven_dead(std::uint64_t id) const {
-  const auto lost = lost_.find(id);
-  return lost != lost_.end() && lost->second.proven &&
-         (lost->second.last <= view_.epoch || planted("proof-for-all-views"));
-}
-
-bool Member::ended(std::uint64_t id) const {
-  const auto lost = lost_.find(id);
-  return lost != lost_.end() && lost->second.proven;
+  return ended(id) && (lost_.last_view_of(id) <= view_.epoch || planted("proof-for-all-views"));
 }
 
 /// Whether these members of the base decide for all of it. Any two sets that do have a member in common.

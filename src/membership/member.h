@@ -81,6 +81,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "membership/losses.h"
 #include "membership/view.h"
 #include "wire/messages.h"
 
@@ -150,17 +151,13 @@ class Member {
   std::uint64_t newest_known() const { return std::max(over_, view_.epoch); }
   bool is_lost(std::uint64_t id) const { return lost_.contains(id); }
   /// Its process is gone, by a kernel's word.
-  bool ended(std::uint64_t id) const;
+  bool ended(std::uint64_t id) const { return lost_.ended(id); }
   /// REQUIRES ended(id). The epoch of the view that it was in.
-  std::uint64_t ended_in(std::uint64_t id) const { return lost_.at(id).last; }
+  std::uint64_t ended_in(std::uint64_t id) const { return lost_.last_view_of(id); }
 
  private:
   enum class State { steady, switching, recovering, claiming, proposing, deciding, evicted };
   using Ids = std::set<std::uint64_t>;
-  struct Loss {
-    bool proven = false;
-    std::uint64_t last = 0;  // the epoch of the view that it was in
-  };
   /// What a promise said.
   struct Vote {
     std::uint64_t epoch = 0;  // of the newest view in force that the voter knew
@@ -219,7 +216,7 @@ class Member {
   State state_ = State::steady;
   bool holds_ = true;
   Nanos quiet_since_{0};
-  std::map<std::uint64_t, Loss> lost_;
+  Losses lost_;
 
   // The view in force, and what may follow it.
   View view_;

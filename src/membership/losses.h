@@ -1,0 +1,48 @@
+// Who is lost to a member, as far as it knows. A suspicion may end; a death does not.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <map>
+
+namespace pliant::membership {
+
+class Losses {
+ public:
+  /// `proven`: its process is gone, by a kernel's word; it was in the view with the epoch `last` (0: not known). What
+  /// is known already stays: proof is not taken back, and the later view counts.
+  void note(std::uint64_t id, bool proven, std::uint64_t last) {
+    auto& known = lost_[id];
+    known.proven = known.proven || proven;
+    known.last = std::max(known.last, last);
+  }
+  /// Suspected or dead.
+  bool contains(std::uint64_t id) const { return lost_.contains(id); }
+  bool ended(std::uint64_t id) const {
+    auto lost = lost_.find(id);
+    return lost != lost_.end() && lost->second.proven;
+  }
+  /// The epoch of the view that it was in; 0 if that is not known.
+  std::uint64_t last_view_of(std::uint64_t id) const {
+    auto lost = lost_.find(id);
+    return lost == lost_.end() ? 0 : lost->second.last;
+  }
+  /// It speaks: it is not suspected any more, unless it is dead, and this comes late.
+  void heard_from(std::uint64_t id) {
+    if (!ended(id)) lost_.erase(id);
+  }
+  /// Suspicions of these ids are out of date.
+  template <class Which>
+  void drop_suspicions(const Which& which) {
+    std::erase_if(lost_, [&](const auto& lost) { return !lost.second.proven && which(lost.first); });
+  }
+
+ private:
+  struct Loss {
+    bool proven = false;
+    std::uint64_t last = 0;
+  };
+  std::map<std::uint64_t, Loss> lost_;
+};
+
+}  // namespace pliant::membership

@@ -1,0 +1,43 @@
+#include "membership/losses.h"
+
+#include <gtest/gtest.h>
+
+namespace pliant::membership {
+namespace {
+
+TEST(Losses, ProofIsNotTakenBackAndTheLaterViewCounts) {
+  Losses losses;
+  losses.note(1, true, 5);
+  losses.note(1, false, 3);
+  EXPECT_TRUE(losses.ended(1));
+  EXPECT_EQ(losses.last_view_of(1), 5U);
+  losses.note(1, true, 6);
+  EXPECT_EQ(losses.last_view_of(1), 6U);
+}
+
+TEST(Losses, ASuspectThatSpeaksLivesTheDeadDoNot) {
+  Losses losses;
+  losses.note(1, false, 0);
+  losses.note(2, true, 4);
+  EXPECT_TRUE(losses.contains(1));
+  EXPECT_FALSE(losses.ended(1));
+  losses.heard_from(1);
+  losses.heard_from(2);
+  EXPECT_FALSE(losses.contains(1));
+  EXPECT_TRUE(losses.ended(2));
+  EXPECT_EQ(losses.last_view_of(1), 0U);
+}
+
+TEST(Losses, OnlySuspicionsAreOutOfDate) {
+  Losses losses;
+  losses.note(1, false, 0);
+  losses.note(2, true, 0);
+  losses.note(3, false, 0);
+  losses.drop_suspicions([](auto id) { return id <= 2; });
+  EXPECT_FALSE(losses.contains(1));
+  EXPECT_TRUE(losses.contains(2));
+  EXPECT_TRUE(losses.contains(3));
+}
+
+}  // namespace
+}  // namespace pliant::membership
