@@ -71,19 +71,20 @@ void Member::propose_if_promised(Nanos now, Decision& out) {
   conclude_if_stored(now, out);
 }
 
-/// All who could have gone on in it are dead, and none is known to have: it is as if nobody had stored it.
+/// All who could have gone on in it are dead, and none is known to have: it is as if nobody had stored it. Its
+/// newcomers have no state but what those would have given them in it.
 bool Member::never_acted_in(const View& successor) const {
   return std::ranges::all_of(successor.members, [&](const auto& m) {
-    const auto lost = lost_.find(m.id);
-    return proven_dead(m.id) && lost->second.last > 0;
+    return !successor.votes(m.id) || (proven_dead(m.id) && lost_.at(m.id).last > 0);
   });
 }
 
-/// Nobody who is heard here is in it, and somebody who is may live, and take it up. A store would know.
+/// Nobody who is heard here has a vote in it, and somebody who has may live, and take it up. A store would know.
 bool Member::out_of_reach(const View& successor) const {
   const auto& members = successor.members;
-  return !has_store_ && std::ranges::all_of(members, [&](const auto& m) { return lost_.contains(m.id); }) &&
-         std::ranges::any_of(members, [&](const auto& m) { return !ended(m.id); });
+  auto lost = [&](const auto& m) { return !successor.votes(m.id) || lost_.contains(m.id); };
+  auto may_live = [&](const auto& m) { return successor.votes(m.id) && !ended(m.id); };
+  return !has_store_ && std::ranges::all_of(members, lost) && std::ranges::any_of(members, may_live);
 }
 
 bool Member::anybody_holds() const {
@@ -117,7 +118,9 @@ View Member::next_of_base() const {
 }
 
 void Member::conclude_if_stored(Nanos now, Decision& out) {
-  if (state_ != State::proposing || !enough(stored_by_) || out_of_reach(*stored_)) return;
+  if (state_ != State::proposing) return;
+  if (never_acted_in(*stored_)) return claim(now, out);
+  if (!enough(stored_by_) || out_of_reach(*stored_)) return;
   if (!needs_store(stored_by_)) return conclude(now, out);
   state_ = State::deciding;
   quiet_since_ = now;

@@ -165,6 +165,19 @@ TEST(Candidate, IfAllWhoWereToStayAreDeadThoseWhoWereToGoStay) {
   EXPECT_EQ(ids_of(view_in(letter_to<wire::Propose>(out, 4).view)), (Ids{3, 4, 5}));
 }
 
+/// Only the dead could have given the newcomers of that view anything in it.
+TEST(Candidate, IfAllOfThemWithStateAreDeadThoseWhoWereToGoStay) {
+  auto next = view_of(1, 2, {1, 2, 6, 7});
+  next.newcomers = {6, 7};
+  Member three(3, kLarge);
+  (void)three.adopt(next, kNow);
+  for (std::uint64_t id : {1, 2}) (void)three.on_lost(id, false, kNow);
+  for (std::uint64_t id : {4, 5}) EXPECT_TRUE(three.on_message(id, promise_with(next), kNow).letters.empty());
+  (void)three.on_lost(1, true, kNow, 1);
+  auto out = three.on_lost(2, true, kNow, 1);
+  EXPECT_EQ(ids_of(view_in(letter_to<wire::Propose>(out, 4).view)), (Ids{3, 4, 5}));
+}
+
 TEST(Candidate, WhatTheDeadMayHaveActedInStaysInForce) {
   auto three = leaver_without_those_who_stay();
   for (std::uint64_t id : {4, 5}) (void)three.on_message(id, promise_with(view_of(1, 2, {1, 2})), kNow);
@@ -180,6 +193,30 @@ TEST(CandidateWithStore, TheStoreIsAskedForWhatNobodyWhoIsHeardIsIn) {
   auto out = two.on_time(kLater);
   ASSERT_TRUE(out.ask);  // which may have let this one go on before
   EXPECT_EQ(ids_of(*out.ask), (Ids{1}));
+}
+
+/// The proof comes while the store is silent, which says later that those who died without it may go on.
+TEST(CandidateWithStore, WhatOnlyTheDeadWereInIsNotWaitedFor) {
+  Member two(2, view_of(1, 1, {1, 2}), true);
+  const auto next = view_of(1, 2, {1});
+  (void)two.adopt(next, kNow);
+  (void)two.on_lost(1, false, kNow);
+  auto asked = two.on_time(kLater).ask;
+  ASSERT_TRUE(asked);
+  auto out = two.on_lost(1, true, kLater, 1);
+  ASSERT_TRUE(out.enter);
+  EXPECT_EQ(ids_of(*out.enter), (Ids{2}));
+  out = two.on_decided(*asked, kLater);
+  EXPECT_FALSE(out.evicted);
+  EXPECT_EQ(ids_of(two.view()), (Ids{2}));
+}
+
+TEST(CandidateWithStore, AViewOfThoseWhoDiedWithoutItEndsNothing) {
+  Member three(3, kView, true);
+  (void)three.on_lost(1, true, kNow, 1);
+  (void)three.on_lost(2, false, kNow);
+  EXPECT_FALSE(three.on_message(2, in_force(view_of(2, 2, {1})), kNow).evicted);
+  EXPECT_TRUE(three.on_message(2, in_force(view_of(2, 2, {2})), kNow).evicted) << "it may act in it";
 }
 
 TEST(Candidate, AProposalIsNotConcludedOnceAllWhoAreInItAreLost) {
