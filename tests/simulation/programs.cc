@@ -259,6 +259,7 @@ void throws(Trainer& trainer) {
     if (step.index() >= script.special_step && trainer.checker.shall_throw(trainer.self, script.all_throw)) {
       begin_in_vain(trainer);
       trainer.self.world().hit(Fault::exception, trainer.self);
+      trainer.checker.throws(trainer.self);
       throw ThrownOnOrder{};
     }
     trainer.make(step);
