@@ -121,7 +121,13 @@ void Member::conclude_if_stored(Nanos now, Decision& out) {
   if (state_ != State::proposing) return;
   if (never_acted_in(*stored_)) return claim(now, out);
   if (!enough(stored_by_) || out_of_reach(*stored_)) return;
-  if (!needs_store(stored_by_)) return conclude(now, out);
+  if (needs_store(stored_by_)) return ask_store(now, out);
+  const auto may_live = [&](const auto& m) { return stored_->votes(m.id) && !ended(m.id); };
+  const bool others = stored_->rank_of(self_) < 0 && std::ranges::any_of(stored_->members, may_live);
+  others ? leave_to_others(now, out) : conclude(now, out);
+}
+
+void Member::ask_store(Nanos now, Decision& out) {
   state_ = State::deciding;
   quiet_since_ = now;
   out.ask = stored_;
@@ -135,6 +141,18 @@ void Member::conclude(Nanos now, Decision& out) {
   enter(now, out);
 }
 
+/// What is in force goes on without this member. It keeps what it has until one of those who have a vote in it says
+/// that it goes on, by declining what it knows already: they may die before they do.
+void Member::leave_to_others(Nanos now, Decision& out) {
+  state_ = State::proposing;
+  quiet_since_ = now;
+  for (const auto& member : stored_->members) {
+    if (ended(member.id)) continue;
+    out.letters.push_back({member.id, wire::InForce{stored_->term, notice_of(*stored_)}});
+    if (stored_->votes(member.id)) out.letters.push_back({member.id, wire::Propose{promised_, notice_of(*stored_)}});
+  }
+}
+
 void Member::say_claim(Decision& out) const {
   for (const auto& member : view_.members)
     if (!votes_.contains(member.id) && !ended(member.id)) out.letters.push_back({member.id, wire::Claim{promised_, 1}});
@@ -146,6 +164,12 @@ void Member::say_proposal(Decision& out) const {
     if (vote.epoch < view_.epoch) say_in_force({id}, out);
     out.letters.push_back({id, wire::Propose{promised_, notice_of(*stored_)}});
   }
+}
+
+/// It was left to others, and all of them who vote have been lost since, without proof.
+bool Member::left_to_the_lost() const {
+  return stored_->rank_of(self_) < 0 && enough(stored_by_) &&
+         std::ranges::all_of(stored_->members, [&](const auto& m) { return !stored_->votes(m.id) || is_lost(m.id); });
 }
 
 /// Whoever might still store the proposal is lost; others may have come back since.

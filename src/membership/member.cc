@@ -79,7 +79,9 @@ Decision Member::on_time(Nanos now) {
       propose_if_promised(now, out);
       break;
     case State::proposing:
-      if (hopeless())
+      if (has_store_ && left_to_the_lost())
+        ask_store(now, out);
+      else if (hopeless())
         claim(now, out);
       else
         say_proposal(out);

@@ -26,6 +26,9 @@
 //   claiming    declined with an older view          claiming    tell the one in force; claim again
 //   recovering  proposal under the promised term     recovering  store it; say so
 //   proposing   enough have stored it                steady      say that it is in force, enter it
+//   proposing   ... and it is without this member    proposing   say that it is in force to those who are in it, and
+//                                                                propose it again, which they decline; if they are
+//                                                                lost for kPatience without proof, ask the store
 //   proposing   ... by the store's leave (see below) deciding    ask the store
 //   proposing,  all who vote in what is proposed     claiming    claim a higher term
 //   deciding    died before they acted in it
@@ -186,6 +189,8 @@ class Member {
   void propose_if_promised(Nanos now, Decision& out);
   void conclude_if_stored(Nanos now, Decision& out);
   void conclude(Nanos now, Decision& out);
+  void leave_to_others(Nanos now, Decision& out);
+  void ask_store(Nanos now, Decision& out);
   bool conclude_switch(Nanos now, Decision& out);
   void hear_of(const View& view, Nanos now, Decision& out);
   void rebase(Nanos now, Decision& out);
@@ -215,6 +220,7 @@ class Member {
   bool needs_store(const Ids& who) const { return has_store_ && !by_proof(who); }
   int lower_left() const;
   bool leaderless() const;
+  bool left_to_the_lost() const;
   bool hopeless() const;
 
   const std::uint64_t self_;

@@ -178,6 +178,45 @@ TEST(Candidate, IfAllOfThemWithStateAreDeadThoseWhoWereToGoStay) {
   EXPECT_EQ(ids_of(view_in(letter_to<wire::Propose>(out, 4).view)), (Ids{3, 4, 5}));
 }
 
+/// Member 1 has put a view in force in which only 2 is.
+Member one_that_is_out(bool has_store = false) {
+  Member one(1, kView, has_store);
+  (void)one.on_lost(3, true, kNow, 1);
+  auto out = one.on_message(2, wire::Promise{2, notice_of(kView), 1, notice_of(view_of(1, 2, {2})), 1}, kNow);
+  const auto proposed = view_in(letter_to<wire::Propose>(out, 2).view);
+  EXPECT_EQ(ids_of(proposed), (Ids{2}));
+  out = one.on_message(2, wire::Stored{2, proposed.hash()}, kNow);
+  EXPECT_EQ(view_in(letter_to<wire::InForce>(out, 2).view).hash(), proposed.hash());
+  EXPECT_FALSE(out.evicted);
+  return one;
+}
+
+TEST(Candidate, WhoeverIsOutOfAViewStaysUntilAnotherGoesOn) {
+  auto one = one_that_is_out();
+  EXPECT_TRUE(one.on_message(2, wire::Decline{2, notice_of(view_of(2, 2, {2}))}, kNow).evicted);
+}
+
+TEST(Candidate, WhoeverIsOutOfAViewGoesOnIfNobodyElseCan) {
+  auto one = one_that_is_out();
+  auto out = one.on_lost(2, true, kNow, 1);
+  ASSERT_TRUE(out.enter);
+  EXPECT_EQ(ids_of(*out.enter), (Ids{1}));
+}
+
+TEST(Candidate, WhoeverIsOutOfAViewThatTheDeadActedInStaysOut) {
+  auto one = one_that_is_out();
+  EXPECT_TRUE(one.on_lost(2, true, kNow, 2).evicted);
+}
+
+TEST(CandidateWithStore, WhoeverIsOutOfAViewOfTheLostAsks) {
+  auto one = one_that_is_out(true);
+  EXPECT_FALSE(one.on_lost(2, false, kNow).evicted) << "proof may follow";
+  auto out = one.on_time(Member::kPatience);
+  ASSERT_TRUE(out.ask);
+  EXPECT_EQ(ids_of(*out.ask), (Ids{2}));
+  EXPECT_TRUE(one.on_decided(*out.ask, Member::kPatience).evicted);
+}
+
 TEST(Candidate, WhatTheDeadMayHaveActedInStaysInForce) {
   auto three = leaver_without_those_who_stay();
   for (std::uint64_t id : {4, 5}) (void)three.on_message(id, promise_with(view_of(1, 2, {1, 2})), kNow);
