@@ -71,17 +71,20 @@ void Member::propose_if_promised(Nanos now, Decision& out) {
   conclude_if_stored(now, out);
 }
 
-/// All who could have gone on in it are dead, and none is known to have: it is as if nobody had stored it.
+/// All who could have gone on in it are dead, and none is known to have: it is as if nobody had stored it. Its
+/// newcomers have no state but what those would have given them in it.
 bool Member::never_acted_in(const View& successor) const {
-  return std::ranges::all_of(successor.members,
-                             [&](const auto& m) { return proven_dead(m.id) && lost_.last_view_of(m.id) > 0; });
+  return std::ranges::all_of(successor.members, [&](const auto& m) {
+    return !successor.votes(m.id) || (proven_dead(m.id) && lost_.last_view_of(m.id) > 0);
+  });
 }
 
-/// Nobody who is heard here is in it, and somebody who is may live, and take it up. A store would know.
+/// Nobody who is heard here has a vote in it, and somebody who has may live, and take it up. A store would know.
 bool Member::out_of_reach(const View& successor) const {
   const auto& members = successor.members;
-  return !has_store_ && std::ranges::all_of(members, [&](const auto& m) { return lost_.contains(m.id); }) &&
-         std::ranges::any_of(members, [&](const auto& m) { return !ended(m.id); });
+  auto lost = [&](const auto& m) { return !successor.votes(m.id) || lost_.contains(m.id); };
+  auto may_live = [&](const auto& m) { return successor.votes(m.id) && !ended(m.id); };
+  return !has_store_ && std::ranges::all_of(members, lost) && std::ranges::any_of(members, may_live);
 }
 
 bool Member::anybody_holds() const {
@@ -115,8 +118,16 @@ View Member::next_of_base() const {
 }
 
 void Member::conclude_if_stored(Nanos now, Decision& out) {
-  if (state_ != State::proposing || !enough(stored_by_) || out_of_reach(*stored_)) return;
-  if (!needs_store(stored_by_)) return conclude(now, out);
+  if (state_ != State::proposing) return;
+  if (never_acted_in(*stored_)) return claim(now, out);
+  if (!enough(stored_by_) || out_of_reach(*stored_)) return;
+  if (needs_store(stored_by_)) return ask_store(now, out);
+  const auto may_live = [&](const auto& m) { return stored_->votes(m.id) && !ended(m.id); };
+  const bool others = stored_->rank_of(self_) < 0 && std::ranges::any_of(stored_->members, may_live);
+  others ? leave_to_others(now, out) : conclude(now, out);
+}
+
+void Member::ask_store(Nanos now, Decision& out) {
   state_ = State::deciding;
   quiet_since_ = now;
   out.ask = stored_;
@@ -130,6 +141,18 @@ void Member::conclude(Nanos now, Decision& out) {
   enter(now, out);
 }
 
+/// What is in force goes on without this member. It keeps what it has until one of those who have a vote in it says
+/// that it goes on, by declining what it knows already: they may die before they do.
+void Member::leave_to_others(Nanos now, Decision& out) {
+  state_ = State::proposing;
+  quiet_since_ = now;
+  for (const auto& member : stored_->members) {
+    if (ended(member.id)) continue;
+    out.letters.push_back({member.id, wire::InForce{stored_->term, notice_of(*stored_)}});
+    if (stored_->votes(member.id)) out.letters.push_back({member.id, wire::Propose{promised_, notice_of(*stored_)}});
+  }
+}
+
 void Member::say_claim(Decision& out) const {
   for (const auto& member : view_.members)
     if (!votes_.contains(member.id) && !ended(member.id)) out.letters.push_back({member.id, wire::Claim{promised_, 1}});
@@ -141,6 +164,12 @@ void Member::say_proposal(Decision& out) const {
     if (vote.epoch < view_.epoch) say_in_force({id}, out);
     out.letters.push_back({id, wire::Propose{promised_, notice_of(*stored_)}});
   }
+}
+
+/// It was left to others, and all of them who vote have been lost since, without proof.
+bool Member::left_to_the_lost() const {
+  return stored_->rank_of(self_) < 0 && enough(stored_by_) &&
+         std::ranges::all_of(stored_->members, [&](const auto& m) { return !stored_->votes(m.id) || is_lost(m.id); });
 }
 
 /// Whoever might still store the proposal is lost; others may have come back since.

@@ -46,13 +46,12 @@ Memory Coordinator::memory() const {
       std::count_if(workers_.begin(), workers_.end(), [](const auto& entry) { return is_there(entry.second); });
   if (formed()) spare = static_cast<std::ptrdiff_t>(waiting().size());
   Memory memory{view_, wanted_, static_cast<std::uint32_t>(spare), next_id_, restarts_, stopping_};
-  for (const auto& [id, worker] : workers_)
-    if (worker.outcome == Outcome::finished || (worker.outcome != Outcome::running && in_view(id)))
+  for (const auto& [id, worker] : workers_) {
+    if (worker.outcome == Outcome::finished || (worker.outcome != Outcome::running && was_last(id)))
       memory.outcomes[id] = worker.outcome;
-  for (const auto& member : view_.members)
-    if (const auto& worker = workers_.at(member.id); has_ended(worker)) memory.ended[member.id] = worker.last_view;
-  for (const auto& [id, worker] : workers_)
+    if (has_ended(worker) && was_last(id)) memory.ended[id] = worker.last_view;
     if (worker.invited && !worker.ended && !in_view(id)) memory.invited.insert(id);
+  }
   return memory;
 }
 
@@ -201,6 +200,8 @@ void Coordinator::learn(const View& view) {
   for (auto id : outdated) send_to(id, notice_of(view_));
   for (const auto& member : before.members)  // whom the others could not reach, they could not tell
     if (!in_view(member.id)) send_to(member.id, notice_of(view_));
+  for (const auto& member : view_.members)  // whoever comes with it has not heard who of it has died
+    if (before.rank_of(member.id) < 0) tell_deaths_to(member.id);
   plan_.reset();
   if (options_.checkpoints) rescue_ = Rescue::open;
   for (auto& [host, agent] : agents_) agent.told_over = false;

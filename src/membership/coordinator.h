@@ -103,8 +103,8 @@ struct Memory {
   std::uint64_t next_id = 0;
   int restarts = 0;                             ///< left; below zero: so many are not replaced
   bool stopping = false;                        ///< somebody asked for the end of the job
-  std::map<std::uint64_t, Outcome> outcomes{};  ///< of the view's members whose loop has ended
-  /// Members of the view whose process has ended, and the epoch of the view that each was in.
+  std::map<std::uint64_t, Outcome> outcomes{};  ///< of the view's members, or a later one's, whose loop has ended
+  /// Members of the view, or of a later one, whose process has ended, and the epoch of the view that each was in.
   std::map<std::uint64_t, std::uint64_t> ended{};
   /// Workers outside of the view that were in a plan, and are not known to have ended: they may have become members.
   std::set<std::uint64_t> invited{};
@@ -185,6 +185,7 @@ class Coordinator {
   void tell_over();
   void let_go();
   void dismiss_idle();
+  bool was_last(std::uint64_t id) const;
   bool any_member(Outcome outcome) const;
   bool anybody_finished() const;
   bool may_be_member(std::uint64_t id) const;

@@ -146,7 +146,9 @@ void Coordinator::on(Link link, const wire::Ended& ended) {
   auto& worker = workers_[ended.id];
   worker.host = agent->first;
   worker.words = ended.words;
-  if (auto outcome = wire::outcome_in(ended.outcome); outcome != Outcome::running) worker.outcome = outcome;
+  // What it left in writing, if it did, is newer than any message: one may have been lost with another coordinator.
+  if (auto outcome = wire::outcome_in(ended.outcome); outcome != Outcome::running || ended.view)
+    worker.outcome = outcome;
   worker.last_view = std::max(worker.last_view, ended.view);
   bool known = std::exchange(worker.ended, true);
   if (!known || ended.view) tell_of_death(ended.id);
@@ -238,9 +240,12 @@ bool Coordinator::anybody_finished() const {
   });
 }
 
+/// A member of the newest view, or of one that is known only from those who have ended in it.
+bool Coordinator::was_last(std::uint64_t id) const { return in_view(id) || workers_.at(id).last_view > view_.epoch; }
+
 bool Coordinator::any_member(Outcome outcome) const {
-  return std::ranges::any_of(view_.members,
-                             [&](const auto& member) { return workers_.at(member.id).outcome == outcome; });
+  return std::ranges::any_of(
+      workers_, [&](const auto& entry) { return entry.second.outcome == outcome && was_last(entry.first); });
 }
 
 Outcome Coordinator::verdict() const {

@@ -41,6 +41,8 @@ Decision Member::on_lost(std::uint64_t id, bool proven, Nanos now, std::uint64_t
       conclude_if_stored(now, out);
       break;
     case State::deciding:
+      if (never_acted_in(*stored_)) claim(now, out);
+      break;
     case State::evicted:
       break;
   }
@@ -75,7 +77,9 @@ Decision Member::on_time(Nanos now) {
       propose_if_promised(now, out);
       break;
     case State::proposing:
-      if (hopeless())
+      if (has_store_ && left_to_the_lost())
+        ask_store(now, out);
+      else if (hopeless())
         claim(now, out);
       else
         say_proposal(out);
@@ -180,6 +184,7 @@ void Member::hear_of(const View& view, Nanos now, Decision& out) {
   const bool inside = view.rank_of(self_) >= 0;
   if (newcomer() && !inside) over_ = std::max(over_, view.epoch);  // what comes late of a view before it is over
   if (state_ == State::evicted || !newer(view) || view.epoch <= over_ || (newcomer() && !inside)) return;
+  if (!inside && view.epoch == view_.epoch + 1 && never_acted_in(view)) return;
   const auto before = state_;
   set_base(view);
   if (!inside) {

@@ -26,7 +26,12 @@
 //   claiming    declined with an older view          claiming    tell the one in force; claim again
 //   recovering  proposal under the promised term     recovering  store it; say so
 //   proposing   enough have stored it                steady      say that it is in force, enter it
+//   proposing   ... and it is without this member    proposing   say that it is in force to those who are in it, and
+//                                                                propose it again, which they decline; if they are
+//                                                                lost for kPatience without proof, ask the store
 //   proposing   ... by the store's leave (see below) deciding    ask the store
+//   proposing,  all who vote in what is proposed     claiming    claim a higher term
+//   deciding    died before they acted in it
 //   deciding    the store says: this one             steady      say that it is in force, enter it
 //   any         the store says: another one          as if a member had said that it is in force
 //   any         a newer view in force, with us, of   steady      enter it
@@ -53,14 +58,16 @@
 // because there is nothing to go on with.
 //
 // What is proposed: if anybody who promised has stored a successor of the base, the one stored under the highest term
-// (a step's switch counts under the term of the view that it ends), because it may be in force already, unless all of
-// its members are proven dead and none of them has acted in it. It gets the
-// claimed term and keeps its epoch and members; who is lost in it is removed by the next recovery. Otherwise the
-// base without those who did not promise: term as claimed, epoch one higher.
-// So all views in force that have one epoch have the same members, whoever decided them.
-// Without a store, a successor whose members are all lost, but not all proven dead, is neither proposed nor concluded:
-// none of those who are heard would go on in it. Whoever is in it and lives takes it up, once enough hear each other
-// again. With a store it is asked for, because the store may have let others go on instead, who do not know yet.
+// (a step's switch counts under the term of the view that it ends), because it may be in force already, unless all who
+// vote in it are proven dead and none of them has acted in it. It gets the claimed term and keeps its epoch and
+// members; who is lost in it is removed by the next recovery. Otherwise the base without those who did not promise:
+// term as claimed, epoch one higher. So all views in force that somebody acts in and that have one epoch have the same
+// members, whoever decided them. A successor whose voters have all died without acting in it is given up for a new
+// claim, even while the store is asked for it, and a word that it is in force evicts nobody who has such proof: its
+// newcomers have no state, and would wait in vain for those who had. Without a store, a successor whose voters are all
+// lost, but not all proven dead, is neither proposed nor concluded: none of those who are heard could go on in it.
+// Whoever votes in it and lives takes it up, once enough hear each other again. With a store it is asked for, because
+// the store may have let others go on instead, who do not know yet.
 //
 // With a store outside of the job (store.h), whoever did not promise and is not proven dead is left behind by the
 // store's leave, and not by a majority's: any members go on, even a single one, if the store has not let others do so
@@ -179,6 +186,8 @@ class Member {
   void propose_if_promised(Nanos now, Decision& out);
   void conclude_if_stored(Nanos now, Decision& out);
   void conclude(Nanos now, Decision& out);
+  void leave_to_others(Nanos now, Decision& out);
+  void ask_store(Nanos now, Decision& out);
   bool conclude_switch(Nanos now, Decision& out);
   void hear_of(const View& view, Nanos now, Decision& out);
   void rebase(Nanos now, Decision& out);
@@ -208,6 +217,7 @@ class Member {
   bool needs_store(const Ids& who) const { return has_store_ && !by_proof(who); }
   int lower_left() const;
   bool leaderless() const;
+  bool left_to_the_lost() const;
   bool hopeless() const;
 
   const std::uint64_t self_;

@@ -42,8 +42,8 @@ struct StepRecord {
   int version = kVersion;
   double t = 0;  ///< Unix seconds
   std::uint64_t step = 0;
-  std::uint64_t view = 0;  ///< the number of the view that the step was closed in
-  std::uint64_t view_hash = 0;
+  std::uint64_t view = 0;             ///< the number of the view that the step was closed in
+  std::uint64_t view_hash = 0;        ///< of its number and members, as that of a lease
   std::uint64_t worker = 0;           ///< whose step this is
   std::optional<std::uint64_t> by{};  ///< who wrote the line, if that was not `worker`
   int rank = 0, size = 0;

@@ -323,7 +323,10 @@ void Runtime::close_step() {
   turn.timing().exposed += clock_.now() - began - (turn.timing().stalled - stalled);
   training_.replicas.finish_averaging();
   const auto& summary = turn.conclude();
+  const auto before = view().epoch;
   gradients_.observe(summary.contributors == 1 && views_.group().size() == 1);
+  if (planted("absorbed-later") && view().epoch != before)
+    PLIANT_ASSERT(summary.outlooks.size() == view().members.size());
   training_.reductions.forget_step();
   reporter_.set_averages(summary);
   views_.decide();

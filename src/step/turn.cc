@@ -147,7 +147,7 @@ record::StepRecord Turn::record(const JobState& job, std::uint64_t self) const {
   record::StepRecord record;
   record.step = job.step;
   record.view = closing_view_.epoch;
-  record.view_hash = closing_view_.hash();
+  record.view_hash = closing_view_.members_hash();
   record.worker = self;
   record.rank = closing_view_.rank_of(self);
   record.size = closing_view_.size();

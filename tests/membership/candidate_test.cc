@@ -165,6 +165,58 @@ TEST(Candidate, IfAllWhoWereToStayAreDeadThoseWhoWereToGoStay) {
   EXPECT_EQ(ids_of(view_in(letter_to<wire::Propose>(out, 4).view)), (Ids{3, 4, 5}));
 }
 
+/// Only the dead could have given the newcomers of that view anything in it.
+TEST(Candidate, IfAllOfThemWithStateAreDeadThoseWhoWereToGoStay) {
+  auto next = view_of(1, 2, {1, 2, 6, 7});
+  next.newcomers = {6, 7};
+  Member three(3, kLarge);
+  (void)three.adopt(next, kNow);
+  for (std::uint64_t id : {1, 2}) (void)three.on_lost(id, false, kNow);
+  for (std::uint64_t id : {4, 5}) EXPECT_TRUE(three.on_message(id, promise_with(next), kNow).letters.empty());
+  (void)three.on_lost(1, true, kNow, 1);
+  auto out = three.on_lost(2, true, kNow, 1);
+  EXPECT_EQ(ids_of(view_in(letter_to<wire::Propose>(out, 4).view)), (Ids{3, 4, 5}));
+}
+
+/// Member 1 has put a view in force in which only 2 is.
+Member one_that_is_out(bool has_store = false) {
+  Member one(1, kView, has_store);
+  (void)one.on_lost(3, true, kNow, 1);
+  auto out = one.on_message(2, wire::Promise{2, notice_of(kView), 1, notice_of(view_of(1, 2, {2})), 1}, kNow);
+  const auto proposed = view_in(letter_to<wire::Propose>(out, 2).view);
+  EXPECT_EQ(ids_of(proposed), (Ids{2}));
+  out = one.on_message(2, wire::Stored{2, proposed.hash()}, kNow);
+  EXPECT_EQ(view_in(letter_to<wire::InForce>(out, 2).view).hash(), proposed.hash());
+  EXPECT_FALSE(out.evicted);
+  return one;
+}
+
+TEST(Candidate, WhoeverIsOutOfAViewStaysUntilAnotherGoesOn) {
+  auto one = one_that_is_out();
+  EXPECT_TRUE(one.on_message(2, wire::Decline{2, notice_of(view_of(2, 2, {2}))}, kNow).evicted);
+}
+
+TEST(Candidate, WhoeverIsOutOfAViewGoesOnIfNobodyElseCan) {
+  auto one = one_that_is_out();
+  auto out = one.on_lost(2, true, kNow, 1);
+  ASSERT_TRUE(out.enter);
+  EXPECT_EQ(ids_of(*out.enter), (Ids{1}));
+}
+
+TEST(Candidate, WhoeverIsOutOfAViewThatTheDeadActedInStaysOut) {
+  auto one = one_that_is_out();
+  EXPECT_TRUE(one.on_lost(2, true, kNow, 2).evicted);
+}
+
+TEST(CandidateWithStore, WhoeverIsOutOfAViewOfTheLostAsks) {
+  auto one = one_that_is_out(true);
+  EXPECT_FALSE(one.on_lost(2, false, kNow).evicted) << "proof may follow";
+  auto out = one.on_time(Member::kPatience);
+  ASSERT_TRUE(out.ask);
+  EXPECT_EQ(ids_of(*out.ask), (Ids{2}));
+  EXPECT_TRUE(one.on_decided(*out.ask, Member::kPatience).evicted);
+}
+
 TEST(Candidate, WhatTheDeadMayHaveActedInStaysInForce) {
   auto three = leaver_without_those_who_stay();
   for (std::uint64_t id : {4, 5}) (void)three.on_message(id, promise_with(view_of(1, 2, {1, 2})), kNow);
@@ -180,6 +232,30 @@ TEST(CandidateWithStore, TheStoreIsAskedForWhatNobodyWhoIsHeardIsIn) {
   auto out = two.on_time(kLater);
   ASSERT_TRUE(out.ask);  // which may have let this one go on before
   EXPECT_EQ(ids_of(*out.ask), (Ids{1}));
+}
+
+/// The proof comes while the store is silent, which says later that those who died without it may go on.
+TEST(CandidateWithStore, WhatOnlyTheDeadWereInIsNotWaitedFor) {
+  Member two(2, view_of(1, 1, {1, 2}), true);
+  const auto next = view_of(1, 2, {1});
+  (void)two.adopt(next, kNow);
+  (void)two.on_lost(1, false, kNow);
+  auto asked = two.on_time(kLater).ask;
+  ASSERT_TRUE(asked);
+  auto out = two.on_lost(1, true, kLater, 1);
+  ASSERT_TRUE(out.enter);
+  EXPECT_EQ(ids_of(*out.enter), (Ids{2}));
+  out = two.on_decided(*asked, kLater);
+  EXPECT_FALSE(out.evicted);
+  EXPECT_EQ(ids_of(two.view()), (Ids{2}));
+}
+
+TEST(CandidateWithStore, AViewOfThoseWhoDiedWithoutItEndsNothing) {
+  Member three(3, kView, true);
+  (void)three.on_lost(1, true, kNow, 1);
+  (void)three.on_lost(2, false, kNow);
+  EXPECT_FALSE(three.on_message(2, in_force(view_of(2, 2, {1})), kNow).evicted);
+  EXPECT_TRUE(three.on_message(2, in_force(view_of(2, 2, {2})), kNow).evicted) << "it may act in it";
 }
 
 TEST(Candidate, AProposalIsNotConcludedOnceAllWhoAreInItAreLost) {

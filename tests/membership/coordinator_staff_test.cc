@@ -119,6 +119,27 @@ TEST_F(CoordinatorTest, WhoFinishedAnEarlierLoopAndEndedHasNotFinishedTheJob) {
   EXPECT_EQ(machine_->verdict(), Outcome::stopped);
 }
 
+/// A coordinator was being replaced when it began the next loop: what it left in writing says so.
+TEST_F(CoordinatorTest, WhatAWorkerLeftInWritingIsNewerThanItsMessages) {
+  make_running({.wanted = 1, .restarts = 0});
+  say(link_of(0), wire::LoopEnded{static_cast<std::uint8_t>(Outcome::finished), 5});
+  say(kAgent, wire::Ended{0, 0, "killed by signal 9", 0, 1, static_cast<std::uint8_t>(Outcome::running)});
+  EXPECT_EQ(machine_->verdict(), Outcome::failed);
+}
+
+/// Nobody has told this coordinator of the job's last view.
+TEST_F(CoordinatorTest, HowTheLastViewEndedIsKnownFromThoseWhoEndedInIt) {
+  make_running({.wanted = 1, .restarts = 0});
+  say(kAgent, wire::Started{1, 101});
+  say(kAgent, wire::Ended{1, 1, "exit code 0", 0, 3, static_cast<std::uint8_t>(Outcome::stopped)});
+  auto memory = machine_->memory();
+  EXPECT_EQ(memory.ended.at(1), 3U);
+  say(kAgent, wire::Ended{0, 0, "killed by signal 9", 0, 2, static_cast<std::uint8_t>(Outcome::finished)});
+  EXPECT_EQ(machine_->verdict(), Outcome::stopped);
+  make({.wanted = 1, .restarts = 0}, machine_->memory());
+  EXPECT_EQ(machine_->verdict(), Outcome::stopped) << "of a successor too";
+}
+
 /// An agent that hears of a newer view after the end takes the end back.
 TEST_F(CoordinatorTest, TheNewestViewIsToldBeforeTheEnd) {
   make_running({.wanted = 2});
@@ -598,6 +619,14 @@ TEST_F(HostsTest, ADeathIsToldToMembersOnOtherHosts) {
   EXPECT_EQ(sent_to_worker<wire::Dead>(2).at(0).id, 0U);
   say(kFirst, wire::Ended{0, 0, "again"});
   EXPECT_TRUE(workers_sent<wire::Dead>().empty());
+}
+
+TEST_F(HostsTest, WhoComesWithAViewHearsWhoOfItHasDied) {
+  make_running_on_two();
+  join_from(3, "b");
+  say(kFirst, wire::Ended{0, 0, "killed by signal 9", 0, 1});
+  adopt(on_hosts(view_of(2, 2, {0, 2, 3}), "abb"), 2);
+  EXPECT_EQ(workers_sent<wire::Dead>(), (Ids{3})) << "2 has heard it before";
 }
 
 TEST_F(HostsTest, TheEndOfWhatLedToAWorkerIsNoProof) {

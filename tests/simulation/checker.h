@@ -31,6 +31,8 @@ class Checker {
   void objects(Process& process, const std::string& what);
   /// A program that throws does so here: on one worker that others can go on without, or on all.
   bool shall_throw(Process& process, bool all);
+  /// It does so now: the others may have been left behind meanwhile.
+  void throws(const Process& process) { last_threw_ = last_threw_ || !world_.may_die(process); }
   /// Its loop has ended, because the work was done.
   void finished(Process& process, std::span<const double> counts);
   /// It was asked to leave, and has.
@@ -41,6 +43,8 @@ class Checker {
   std::uint64_t steps() const { return newest_; }
   bool any_finished() const { return any_finished_; }
   bool any_threw() const { return any_threw_; }
+  /// One that nobody could go on without.
+  bool last_threw() const { return last_threw_; }
 
  private:
   struct State {
@@ -59,7 +63,7 @@ class Checker {
   std::map<std::uint64_t, std::uint64_t> progress_;  // worker -> the step it began last
   std::set<std::uint64_t> left_;
   std::uint64_t newest_ = 0;
-  bool any_finished_ = false, any_threw_ = false;
+  bool any_finished_ = false, any_threw_ = false, last_threw_ = false;
 };
 
 }  // namespace pliant::sim

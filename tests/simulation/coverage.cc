@@ -144,17 +144,16 @@ std::string Coverage::text() const {
   return text;
 }
 
-std::vector<std::string> Coverage::rows_never_taken() const {
-  std::vector<std::string> rows;
-  for (const auto& table : tables())
-    for (std::size_t row = 0; row < table.rows.size(); ++row)
-      if (!counters_[table.first + row].load() && reason_for(table, table.rows[row]).empty())
-        rows.push_back(fmt::format("{} {}", table.name, table.rows[row]));
-  return rows;
-}
-
 std::vector<std::string> Coverage::gaps(std::uint64_t enough) const {
   std::vector<std::string> gaps;
+  for (const auto& table : tables())
+    for (std::size_t row = 0; row < table.rows.size(); ++row) {
+      auto count = counters_[table.first + row].load();
+      bool can_be = reason_for(table, table.rows[row]).empty();
+      auto name = fmt::format("{} {}", table.name, table.rows[row]);
+      if (can_be && count < enough) gaps.push_back(fmt::format("taken {} times: {}", count, name));
+      if (!can_be && count > 0) gaps.push_back(fmt::format("cannot be, but was taken: {}", name));
+    }
   for_each_pair([&](Fault fault, StepState state) {
     auto count = counters_[place_of(fault, state)].load();
     bool can_be = reason_for(fault, state).empty();
@@ -166,8 +165,12 @@ std::vector<std::string> Coverage::gaps(std::uint64_t enough) const {
 
 void StateWatch::took(std::string_view table, std::size_t row) {
   if (coverage_) coverage_->took(table, row);
-  if (table != StepTable::kName) return;
-  step_ = StepTable::kRows[row].to;
+  if (table == StepTable::kName)
+    step_ = StepTable::kRows[row].to;
+  else if (table == step::ViewTable::kName)
+    view_ = step::ViewTable::kRows[row].to;
+  else
+    return;
   reached_();
 }
 

@@ -34,9 +34,7 @@ class Coverage {
 
   /// All counts, and why some cannot be anything but 0.
   std::string text() const;
-  /// That can be taken.
-  std::vector<std::string> rows_never_taken() const;
-  /// Pairs that can be but were seen less than `enough` times, or cannot be and were.
+  /// Rows and pairs that can be but were seen less than `enough` times, or cannot be and were.
   std::vector<std::string> gaps(std::uint64_t enough) const;
 
  private:
@@ -47,16 +45,19 @@ class Coverage {
 /// Hears one worker's transitions.
 class StateWatch final : public step::TransitionWatch {
  public:
-  /// `reached` is called, in the middle of things, when the worker's step has come into another state.
+  /// `reached` is called, in the middle of things, when the worker's step, or its place among the views, has come into
+  /// another state.
   StateWatch(Coverage* coverage, std::function<void()> reached) : coverage_(coverage), reached_(std::move(reached)) {}
   void took(std::string_view table, std::size_t row) override;
   /// Of the step of this worker.
   StepState step() const { return step_; }
+  step::ViewTable::State view() const { return view_; }
 
  private:
   Coverage* const coverage_;  // may be nullptr
   const std::function<void()> reached_;
   StepState step_ = StepState::between;
+  step::ViewTable::State view_ = step::ViewTable::outside;
 };
 
 }  // namespace pliant::sim

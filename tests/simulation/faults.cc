@@ -1,6 +1,8 @@
 #include "simulation/faults.h"
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
 namespace pliant::sim {
 
@@ -8,6 +10,9 @@ Faults::Faults(World& world, Checker& checker, Rng& dice, int count)
     : world_(world), checker_(checker), dice_(dice), hosts_(world.options().hosts), faults_left_(count) {
   world_.may_die = [this](const Process& process) { return may_die(process); };
   world_.reached = [this](Process& process) { fire(process); };
+  world_.switches = [this](Process& process) { switches(process); };
+  world_.fences = [this](const Process& process) { fences(process); };
+  world_.publishes = [this](Process& process, const Word& word) { publishes(process, word); };
 }
 
 void Faults::begin() {
@@ -48,13 +53,14 @@ void Faults::notify(Process* process) {
   process->notify();
 }
 
-void Faults::pause(Process* process) {
+void Faults::pause(Process* process) { pause(process, dice_.chance(50) ? milliseconds(300) : milliseconds(4000)); }
+
+void Faults::pause(Process* process, Nanos longest) {
   if (!process) return;
   ++faults_;
   world_.hit(Fault::sigstop, *process);
   world_.stop(*process);
   auto id = process->id();
-  auto longest = dice_.chance(50) ? milliseconds(300) : milliseconds(4000);
   world_.scheduler().after(dice_.between(milliseconds(1), longest), [this, id] {
     if (auto* stopped = world_.worker(id)) stopped->go_on();
   });
@@ -101,26 +107,103 @@ void Faults::silence_store() {
                            [this] { world_.set_store_silent(false); });
 }
 
+Fault Faults::any_fault() {
+  constexpr Fault kAll[] = {Fault::kill,        Fault::term, Fault::sigstop, Fault::resize,
+                            Fault::coordinator, Fault::cut,  Fault::store};
+  return kAll[dice_.below(std::size(kAll))];
+}
+
 /// Faults that hit the next worker whose step is in a certain state. By chance they would hardly meet those that last
 /// for microseconds, or that only the loss of somebody else brings about.
 void Faults::aim() {
   using enum StepState;
   constexpr StepState kDuring[] = {computing, exchanging, reducing, confirming, confirming, confirming, closed};
   constexpr StepState kAfter[] = {held, held, held, lacking, lacking, between};
-  constexpr Fault kAll[] = {Fault::kill,        Fault::term, Fault::sigstop, Fault::resize,
-                            Fault::coordinator, Fault::cut,  Fault::store};
   auto any = [&](const auto& list) { return list[dice_.below(std::size(list))]; };
   if (dice_.chance(30)) notify(victim());  // so that the step decides a change
   if (dice_.chance(30)) {
     resize_somehow();
     aimed_.push_back({Fault::sigstop, closed});
   }
-  aimed_.push_back({dice_.chance(80) ? Fault::kill : any(kAll), any(kDuring)});
-  aimed_.push_back({any(kAll), any(kAfter)});
+  aimed_.push_back({dice_.chance(80) ? Fault::kill : any_fault(), any(kDuring)});
+  aimed_.push_back({any_fault(), any(kAfter)});
+}
+
+/// The others have a step, and have perhaps gone on to take somebody in, while one of them has seen nothing of that
+/// yet: then there is another loss.
+void Faults::lag() {
+  using enum StepState;
+  if (dice_.chance(50)) aimed_.push_back({any_fault(), held});
+  if (dice_.chance(40)) {
+    constexpr StepState kStates[] = {exchanging, exchanging, exchanging, reducing, confirming};
+    late_in_ = kStates[dice_.below(std::size(kStates))];
+    return;
+  }
+  late_in_switch_ = true;
+  loss_in_debt_ = dice_.chance(70);
+  auto* coordinator = world_.coordinator();
+  if (!coordinator) return;
+  hit_all(Fault::resize);
+  world_.resize(static_cast<std::uint32_t>(coordinator->view().size()) + 1);
+}
+
+/// `process` does not run for a moment, in which somebody else dies.
+void Faults::hold_up(Process& process, Nanos until_loss) {
+  if (!process.stopped()) pause(&process, milliseconds(8));
+  lose_another(process.id(), until_loss);
+}
+
+void Faults::lose_another(std::uint64_t than, Nanos after) {
+  world_.scheduler().after(after, [this, than] {
+    auto all = world_.workers();
+    std::erase_if(all, [&](const Process* process) { return process->id() == than || !may_die(*process); });
+    if (!all.empty()) world_.kill(*all[dice_.below(all.size())]);
+  });
+}
+
+/// `first` has ended a step that changes the view.
+void Faults::switches(const Process& first) {
+  auto* coordinator = world_.coordinator();
+  if (!late_in_switch_ || !coordinator || coordinator->memory().invited.empty()) return;
+  using enum StepState;
+  for (auto* process : world_.workers()) {
+    auto state = process->watch().step();
+    if (process->id() == first.id() || (state != exchanging && state != reducing && state != confirming)) continue;
+    late_in_switch_ = false;
+    return hold_up(*process, dice_.between(Nanos(0), microseconds(200)));
+  }
+}
+
+/// All of a step is reduced but the last row is not out: whoever says that goes on when another has ended the view.
+void Faults::publishes(Process& process, const Word& word) {
+  using enum StepState;
+  if (late_in_ != exchanging || process.watch().step() != exchanging) return;
+  if (word.kind == Word::Kind::row) has_row_out_.insert(process.id());
+  if (word.kind != Word::Kind::reduced || !word.name.ends_with("second") || has_row_out_.contains(process.id())) return;
+  auto all = world_.workers();
+  if (all.size() < 3 || std::ranges::any_of(all, [](auto* other) { return other->watch().step() == computing; }))
+    return;
+  late_in_.reset();
+  goes_on_later_ = process.id();
+  hold_up(process, dice_.between(microseconds(20), microseconds(60)));  // the others reduce their parts meanwhile
+}
+
+void Faults::fences(const Process& first) {
+  if (!goes_on_later_ || goes_on_later_ == first.id()) return;
+  if (auto* held = world_.worker(*std::exchange(goes_on_later_, std::nullopt))) held->go_on();
 }
 
 void Faults::fire(Process& process) {
   auto state = process.watch().step();
+  if (late_in_ == state && state != StepState::exchanging && world_.workers().size() > 2) {
+    late_in_.reset();
+    world_.scheduler().after(dice_.between(Nanos(0), microseconds(20)), [this, id = process.id()] {
+      if (auto* late = world_.worker(id)) hold_up(*late, dice_.between(microseconds(50), milliseconds(5)));
+    });
+  }
+  if (state == StepState::exchanging) has_row_out_.erase(process.id());
+  if (process.watch().view() == step::ViewTable::owing && std::exchange(loss_in_debt_, false))
+    lose_another(process.id(), dice_.between(Nanos(0), microseconds(500)));
   auto at = std::ranges::find(aimed_, state, &Aimed::state);
   if (at == aimed_.end()) return;
   auto fault = at->fault;
@@ -176,11 +259,15 @@ void Faults::fault() {
     aimed,
     aimed_again,
     aimed_once_more,
+    lagging,
+    lagging_again,
+    lagging_once_more,
+    lagging_at_last,
     kinds
   };
-  static constexpr const char* kNames[] = {"kill",      "kill2",       "term",    "stop",        "resize",
-                                           "join-kill", "switch-kill", "sigstop", "coordinator", "cut",
-                                           "cut-kill",  "store",       "aimed",   "aimed",       "aimed"};
+  static constexpr std::array<const char*, kinds> kNames = {
+      "kill",     "kill2", "term",  "stop",  "resize", "join-kill", "switch-kill", "sigstop", "coordinator", "cut",
+      "cut-kill", "store", "aimed", "aimed", "aimed",  "lag",       "lag",         "lag",     "lag"};
   auto kind = static_cast<Kind>(dice_.below(kinds));
   if (hosts_ == 1 && (kind == link || kind == link_kill || kind == store)) kind = kill_one;
   world_.note("fault: {}", kNames[kind]);
@@ -219,6 +306,11 @@ void Faults::fault() {
     case aimed_again:
     case aimed_once_more:
       return aim();
+    case lagging:
+    case lagging_again:
+    case lagging_once_more:
+    case lagging_at_last:
+      return lag();
     case kinds:
       return;
   }
@@ -237,6 +329,8 @@ void Faults::calm_down() {
   world_.scheduler().after(seconds(4), [this] {
     world_.note("no more faults");
     aimed_.clear();
+    late_in_.reset();
+    late_in_switch_ = loss_in_debt_ = false;
     world_.heal_all();
     world_.set_store_silent(false);
     for (auto* process : world_.workers())

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -38,6 +40,7 @@ class Faults {
   void kill(Process* process);
   void notify(Process* process);
   void pause(Process* process);
+  void pause(Process* process, Nanos longest);
   void cut();
   void resize_somehow();
   void join_and_kill();
@@ -46,6 +49,13 @@ class Faults {
   void silence_store();
   void hit_all(Fault fault);
   void aim();
+  void lag();
+  void hold_up(Process& process, Nanos until_loss);
+  void lose_another(std::uint64_t than, Nanos after);
+  void switches(const Process& first);
+  void publishes(Process& process, const Word& word);
+  void fences(const Process& first);
+  Fault any_fault();
   void fire(Process& process);
   void strike(Fault fault, Process& process);
 
@@ -55,6 +65,11 @@ class Faults {
   const int hosts_;
   int faults_left_ = 0;
   std::vector<Aimed> aimed_;
+  std::optional<StepState> late_in_;            // the next worker in that state is held up
+  std::set<std::uint64_t> has_row_out_;         // in this step
+  std::optional<std::uint64_t> goes_on_later_;  // a worker that is held up until another has ended the view
+  bool late_in_switch_ = false;  // the next one is that has not ended a step with which others take somebody in
+  bool loss_in_debt_ = false;    // somebody dies when it owes those the state
   bool stop_asked_ = false, notified_ = false;
   std::uint64_t faults_ = 0;
   std::map<std::string, int> kinds_;

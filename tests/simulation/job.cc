@@ -102,8 +102,8 @@ JobOutcome Job::run() {
 void Job::check_verdict() {
   auto outcome = wire::outcome_in(world_.verdict()->outcome);
   if (outcome == Outcome::finished && checker_.any_finished()) return;
-  // All have thrown, or the last one has when the others had left.
-  bool all_gone = setting_.script.all_throw || faults_.stop_asked();
+  // All have thrown, or the last one has when the others had left, or were left behind.
+  bool all_gone = setting_.script.all_throw || faults_.stop_asked() || checker_.last_threw();
   if (outcome == Outcome::failed && checker_.any_threw() && all_gone && !checker_.any_finished()) return;
   // All who were left may have been asked to leave, one after the other.
   if (outcome == Outcome::stopped && (faults_.stop_asked() || faults_.notified()) && !checker_.any_finished()) return;

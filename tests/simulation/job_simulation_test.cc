@@ -35,7 +35,7 @@ TEST(JobSimulation, MeetsFaultsOfEveryKind) {
   EXPECT_GT(steps, 10'000U);
   EXPECT_GT(salvaged, 10U) << "what the dead had given is used, and the records say so";
   for (const char* kind : {"kill", "kill2", "term", "stop", "resize", "join-kill", "switch-kill", "sigstop",
-                           "coordinator", "cut", "cut-kill", "store", "aimed"})
+                           "coordinator", "cut", "cut-kill", "store", "aimed", "lag"})
     EXPECT_GE(kinds[kind], 20) << kind;
 }
 
@@ -43,7 +43,6 @@ TEST(JobSimulation, MeetsFaultsOfEveryKind) {
 TEST(JobSimulation, FaultsMeetWorkersInEveryStateOfAStep) {
   Coverage coverage;
   for (std::uint64_t seed = 0; seed < 500; ++seed) simulate_job({seed, false, std::nullopt, &coverage});
-  for (const auto& row : coverage.rows_never_taken()) EXPECT_NE(row.find("owing"), std::string::npos) << row;
   EXPECT_LE(coverage.gaps(1).size(), 6U) << coverage.text();
 }
 
@@ -68,7 +67,7 @@ TEST_P(Program, ComesToItsEnd) {
 INSTANTIATE_TEST_SUITE_P(All, Program,
                          testing::Values(Script::Kind::usual, Script::Kind::two_loops, Script::Kind::left_by_break,
                                          Script::Kind::in_flight, Script::Kind::batches, Script::Kind::long_evaluation,
-                                         Script::Kind::throws),
+                                         Script::Kind::throws, Script::Kind::measures),
                          [](const auto& parameter) {
                            std::string name(name_of(parameter.param));
                            std::ranges::replace(name, '-', '_');

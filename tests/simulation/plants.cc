@@ -41,6 +41,8 @@ constexpr Plant kPlants[] = {
     {"lacking-ignored", "a plain reduction that somebody lacks counts as done", Script::Kind::in_flight},
     {"adopted-late", "a view is reported when it is entered, and not before", Script::Kind::long_evaluation},
     {"ledger-kept", "a newcomer keeps its own ledger"},
+    {"absorbed-later", "a step is held to the view that came while tensor variances were added up",
+     Script::Kind::measures},
     {"unconfirmed", "between hosts a step is closed before all are known to have it"},
 };
 

@@ -50,8 +50,18 @@ class Trainer {
     auto* values = reinterpret_cast<double*>(area->region->input());
     std::fill(values, values + script.samples, 0.0);
     for (auto sample : lease) values[sample] = 1;
-    return session.runtime().submit(
-        {.name = area->name, .dtype = Dtype::f64, .count = script.samples, .memory = area, .with_step = true});
+    step::Task task{
+        .name = area->name, .dtype = Dtype::f64, .count = script.samples, .memory = area, .with_step = true};
+    if (script.kind == Script::Kind::measures) measure(task, area == first ? 0 : 2);
+    return session.runtime().submit(std::move(task));
+  }
+  /// A gradient of two tensors.
+  void measure(step::Task& task, std::uint32_t tensor) {
+    task.gradient = true;
+    task.measure = session.runtime().gradient_measure();
+    if (!session.runtime().variance_due()) return;
+    task.marks = std::make_shared<collective::Marks>(collective::Marks{0, script.samples / 3 * sizeof(double)});
+    task.tensors = {tensor, tensor + 1};
   }
   void close(const step::StepReductionPtr& one, const step::StepReductionPtr& two) {
     session.runtime().close_step();
@@ -259,8 +269,19 @@ void throws(Trainer& trainer) {
     if (step.index() >= script.special_step && trainer.checker.shall_throw(trainer.self, script.all_throw)) {
       begin_in_vain(trainer);
       trainer.self.world().hit(Fault::exception, trainer.self);
+      trainer.checker.throws(trainer.self);
       throw ThrownOnOrder{};
     }
+    trainer.make(step);
+    trainer.evaluate(step);
+  }
+}
+
+void measures(Trainer& trainer) {
+  const auto& script = trainer.script;
+  trainer.session.monitor({.noise_scale = 1, .variance = 1});
+  for (auto step : trainer.session.steps({.epochs = script.epochs})) {
+    trainer.begin(step, 1);
     trainer.make(step);
     trainer.evaluate(step);
   }
@@ -276,9 +297,9 @@ std::optional<Kind> program_named(std::string_view name) {
 
 void choose_program(Script& script, Rng dice, std::optional<Kind> wanted) {
   // The usual one and two loops more often than the others.
-  constexpr Kind kKinds[] = {Kind::usual,     Kind::usual,           Kind::usual,
-                             Kind::two_loops, Kind::left_by_break,   Kind::in_flight,
-                             Kind::batches,   Kind::long_evaluation, Kind::throws};
+  constexpr Kind kKinds[] = {Kind::usual,         Kind::usual,     Kind::usual,   Kind::two_loops,
+                             Kind::left_by_break, Kind::in_flight, Kind::batches, Kind::long_evaluation,
+                             Kind::throws,        Kind::measures};
   auto chosen = kKinds[dice.below(std::size(kKinds))];
   script.kind = wanted.value_or(chosen);
   script.first_epochs = 1 + dice.below(script.epochs - 1);
@@ -293,7 +314,7 @@ void choose_program(Script& script, Rng dice, std::optional<Kind> wanted) {
 void run_program(const Script& script, Checker& checker, Process& self) {
   Trainer trainer(script, checker, self);
   constexpr void (*kPrograms[])(Trainer&) = {usual,   two_loops,       left_by_break, in_flight,
-                                             batches, long_evaluation, throws};
+                                             batches, long_evaluation, throws,        measures};
   kPrograms[static_cast<std::size_t>(script.kind)](trainer);
   trainer.end();
 }

@@ -21,9 +21,10 @@ struct Script {
     batches,          ///< another batch in mid-step
     long_evaluation,  ///< on one rank, while the others wait
     throws,           ///< an exception in mid-loop, on one worker or on all
+    measures,         ///< the variance of each tensor's gradient, in every step
   };
-  static constexpr std::array<std::string_view, 7> kNames = {"usual",   "two-loops",       "left-by-break", "in-flight",
-                                                             "batches", "long-evaluation", "throws"};
+  static constexpr std::array<std::string_view, 8> kNames = {"usual",   "two-loops",       "left-by-break", "in-flight",
+                                                             "batches", "long-evaluation", "throws",        "measures"};
   /// Where a loop is left.
   enum class Place { before_lease, after_lease, between_buckets, after_close };
   /// What stands between two loops.

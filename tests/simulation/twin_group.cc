@@ -203,7 +203,8 @@ bool TwinGroup::advance(TwinOperation& operation) {
   auto& use = uses_[{operation.name_, operation.use_}];
   if (!operation.reduced_ && use.submitted.size() == all) {
     operation.reduced_ = true;
-    publish({Word::Kind::reduced, 0, operation.name_, operation.use_, 0, stripe_of(operation, use)});
+    auto part = stripe_of(operation, use);
+    publish({Word::Kind::reduced, 0, operation.name_, operation.use_, 0, std::move(part), operation.measured_});
     return true;
   }
   if (!operation.reduced_ || use.reduced.size() < all) return false;
@@ -232,14 +233,39 @@ std::string TwinGroup::stripe_of(TwinOperation& operation, Use& use) {
     const auto* from = bytes_of(word.bytes);
     if (operation.region_ && is_local(rank))
       from = view_->inputs.at(operation.region_->name()).at(rank)->memory.data() + operation.offset_;
-    parts.push_back({from + begin * element, 0});
+    parts.push_back({from, 0, word.weight});
     weights.push_back(word.weight);
   }
   std::vector<double> shares(weights.size());
   auto recipe = collective::recipe_for(operation.dtype_, operation.op_, weights, shares);
+  recipe.squares = operation.measure_ != collective::Measure::nothing;
+  recipe.spread = operation.measure_ == collective::Measure::spread;
   for (std::size_t i = 0; i < parts.size(); ++i) parts[i].share = shares[i];
-  collective::reduce(recipe, out.data(), parts, end - begin);
+  reduce_parts(operation, recipe, parts, {begin, end}, out.data());
   return out;
+}
+
+/// Elements from `range.first` to `range.second`, each marked part of them by itself.
+void TwinGroup::reduce_parts(TwinOperation& operation, const collective::Recipe& recipe,
+                             const std::vector<collective::Contribution>& inputs,
+                             std::pair<std::size_t, std::size_t> range, char* out) {
+  auto element = size_of(operation.dtype_);
+  std::vector<std::size_t> begins{0};
+  if (operation.marks_) begins.clear();
+  for (std::size_t i = 0; operation.marks_ && i < operation.marks_->size(); ++i)
+    begins.push_back(((*operation.marks_)[i] - operation.offset_) / element);
+  operation.measured_ = {};
+  operation.parts_.assign(operation.marks_ ? begins.size() : 0, {});
+  for (std::size_t i = 0; i < begins.size(); ++i) {
+    auto from = std::max(range.first, begins[i]);
+    auto to = std::min(range.second, i + 1 < begins.size() ? begins[i + 1] : operation.count_);
+    if (from >= to) continue;
+    auto moved = inputs;
+    for (auto& input : moved) input.data = static_cast<const std::byte*>(input.data) + from * element;
+    auto measured = collective::reduce(recipe, out + (from - range.first) * element, moved, to - from);
+    operation.measured_ += measured;
+    if (operation.marks_) operation.parts_[i] = {measured, to - from};
+  }
 }
 
 bool TwinGroup::all_reduced(const TwinOperation& operation) {
@@ -249,8 +275,11 @@ bool TwinGroup::all_reduced(const TwinOperation& operation) {
 void TwinGroup::complete(TwinOperation& operation) {
   auto element = size_of(operation.dtype_);
   auto* to = operation.region_ ? static_cast<std::byte*>(operation.result_) : operation.out_;
-  for (const auto& [rank, word] : uses_[{operation.name_, operation.use_}].reduced)
+  operation.measured_ = {};
+  for (const auto& [rank, word] : uses_[{operation.name_, operation.use_}].reduced) {
     std::memcpy(to + stripe(operation.count_, rank, size()).first * element, word.bytes.data(), word.bytes.size());
+    operation.measured_ += word.measured;
+  }
   operation.done_ = true;
   operation.region_.reset();  // whoever reads the result keeps it
 }
@@ -277,6 +306,8 @@ Result<OperationHandle> TwinGroup::submit(const Request& request) {
   operation->count_ = request.count;
   operation->offset_ = request.offset;
   operation->confirmed_later_ = request.confirmed_later;
+  operation->measure_ = request.measure;
+  operation->marks_ = request.marks;
   operation->region_ = std::static_pointer_cast<TwinRegion>(request.region);
   auto bytes = request.count * size_of(request.dtype);
   const auto* from = static_cast<const std::byte*>(request.in);
@@ -360,8 +391,10 @@ Status TwinGroup::confirm() {
 
 void TwinGroup::fence(Error why) {
   if (!fenced_) process_.world().note(process_, "fences a group of {}: {}", team_.members.size(), why.message);
-  if (!fenced_) fenced_ = std::move(why);
+  bool first = !fenced_;
+  if (first) fenced_ = std::move(why);
   if (process_.alive()) view_->fenced.insert(team_.rank);
+  if (first) process_.world().fences(process_);
   process_.wake();
 }
 

@@ -23,10 +23,11 @@ struct Word {
   enum class Kind { submitted, reduced, copied, row, confirmed };
   Kind kind = Kind::row;
   int rank = 0;
-  std::string name{};     // of a reduction
-  std::uint64_t use = 0;  // of that name
-  double weight = 0;      // of what was submitted
-  std::string bytes{};    // a row; this rank's stripe of a result; what a rank of another host submitted
+  std::string name{};               // of a reduction
+  std::uint64_t use = 0;            // of that name
+  double weight = 0;                // of what was submitted
+  std::string bytes{};              // a row; this rank's stripe of a result; what a rank of another host submitted
+  collective::Measured measured{};  // of this rank's stripe
 };
 
 struct TwinInput final : collective::InputMemory {
@@ -79,6 +80,8 @@ class TwinOperation final : public collective::Operation {
   Op op_ = Op::sum;
   std::size_t count_ = 0, offset_ = 0;
   bool confirmed_later_ = false;
+  collective::Measure measure_ = collective::Measure::nothing;
+  std::shared_ptr<const collective::Marks> marks_;
   std::shared_ptr<TwinRegion> region_;  // registered memory, or
   std::vector<std::byte> in_;           // plain memory as it was submitted
   std::byte* out_ = nullptr;
@@ -140,6 +143,9 @@ class TwinGroup final : public collective::Group {
   void advance();
   bool advance(TwinOperation& operation);
   std::string stripe_of(TwinOperation& operation, Use& use);
+  void reduce_parts(TwinOperation& operation, const collective::Recipe& recipe,
+                    const std::vector<collective::Contribution>& inputs, std::pair<std::size_t, std::size_t> range,
+                    char* out);
   void complete(TwinOperation& operation);
   bool all_reduced(const TwinOperation& operation);
   /// Waits for `done`; the error is why it never will be.

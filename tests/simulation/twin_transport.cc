@@ -153,6 +153,7 @@ bool TwinTransport::reaches(const std::vector<wire::Member>& members) const {
 
 void TwinTransport::send(std::vector<std::uint64_t> ids, wire::Message message) {
   if (!process_.alive()) return;
+  if (std::holds_alternative<wire::Stored>(message)) process_.world().switches(process_);
   for (auto id : ids) {
     auto& link = links_[id];
     if (id == self_.id || link.lost) continue;

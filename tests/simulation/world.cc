@@ -155,6 +155,7 @@ std::shared_ptr<TwinView> World::view(std::uint64_t hash) {
 }
 
 void World::published(Process& process, const Word& word) {
+  publishes(process, word);
   if (!options_.trace) return;
   constexpr const char* kNames[] = {"submitted", "reduced", "copied", "row", "confirmed"};
   note(process, "publishes {} {} {}", kNames[static_cast<int>(word.kind)], word.name, word.use);

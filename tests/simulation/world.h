@@ -61,6 +61,12 @@ class World {
   void died(Process& process, bool good);
   /// Called when a worker's step has come into another state.
   std::function<void(Process& process)> reached = [](Process&) {};
+  /// Called when a worker has stored a view, which it says to others next.
+  std::function<void(Process& process)> switches = [](Process&) {};
+  /// Called when a worker has ended a view.
+  std::function<void(const Process& process)> fences = [](const Process&) {};
+  /// Called when a worker publishes a word.
+  std::function<void(Process& process, const Word& word)> publishes = [](Process&, const Word&) {};
   TwinTransport* transport_of(std::uint64_t id) const;
   void came(TwinTransport& transport);
   void gone(TwinTransport& transport);
