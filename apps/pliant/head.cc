@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <utility>
 
 #include "apps/pliant/agent.h"
@@ -63,7 +64,14 @@ int Head::run() {
   reporter_.finish(record_.name, outcome_, snapshot());
   reporter_.present(account_.words(seconds(clock_.now())), events_);
   console_.flush();
+  sweep_parts();
   return exit_status_;
+}
+
+/// A host that was lost shortly before the end has left its part of the job; of hosts that are this machine it is here.
+void Head::sweep_parts() {
+  auto base = std::filesystem::path(dir_.path()).parent_path();
+  for (const auto& host : hosts_) sweep(base, base / part_name(record_.name, host.place.name));
 }
 
 Status Head::start() {

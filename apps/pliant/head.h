@@ -79,6 +79,7 @@ class Head {
   void tick();
   void finish_soon();
   void conclude();
+  void sweep_parts();
 
   // The hosts.
   void add_host(const HostSlots& place);

@@ -26,6 +26,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr std::size_t kLongestName = 120;
+constexpr std::chrono::hours kProofKept{1};
 constexpr char kJobFile[] = "/job.json";
 constexpr char kEnvironmentFile[] = "/environment";
 
@@ -136,6 +137,15 @@ bool remove_if_dead(const std::string& dir) {
   for (const auto& file : fs::directory_iterator(dir, ignored))
     if (job && is_ours(file.path().filename())) fs::remove(file.path(), ignored);
   return rmdir(dir.c_str()) == 0;
+}
+
+/// Nothing of this host's part runs, and nobody else can prove to the rest of the job that its workers are dead: the
+/// next agent of the host reads it here. Of a job that has ended meanwhile, nobody comes to read it.
+bool is_proof(const Job& job) {
+  if (!job.record.is_part() || job.record.workers.empty()) return false;
+  std::error_code problem;
+  auto changed = fs::last_write_time(job.dir, problem);
+  return !problem && fs::file_time_type::clock::now() - changed < kProofKept;
 }
 
 Error in_the_way(const std::string& path, const std::string& name) {
@@ -304,7 +314,7 @@ std::vector<Job> list_jobs(const std::string& base) {
     if (!job) continue;
     if (job->running())
       jobs.push_back(std::move(*job));
-    else
+    else if (!is_proof(*job))
       sweep(base, dir);
   }
   std::sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) { return a.record.name < b.record.name; });
