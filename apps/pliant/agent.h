@@ -168,7 +168,7 @@ class Agent {
   wire::JobState state_;
   std::optional<wire::Over> over_;        // how the job ended
   std::set<std::uint64_t> said_goodbye_;  // of those that an earlier agent started
-  std::vector<WorkerRecord> missed_;      // ... those whose end nobody saw, and the coordinator was not told of
+  std::vector<WorkerRecord> missed_;      // ... those whose end nobody saw, and no coordinator has heard of
   bool refused_ = false;
   std::optional<wire::Progress> progress_;
   Pace pace_;

@@ -280,6 +280,24 @@ TEST_F(Hosts, AnotherCoordinatorServesThemAll) {
   EXPECT_SAYS(verdict(), "OK: ");
 }
 
+/// Half of the workers, without the lowest id, may go on only with proof, which nobody but the host's agent has.
+TEST_F(Hosts, ADeathThatACoordinatorDiedWithIsToldToTheNext) {
+  auto job = start_on({"-H", "a:1,b:1"});
+  ASSERT_TRUE(view_becomes("far", {0, 1})) << job.err();
+  ASSERT_TRUE(trains_on("far", 5));
+  auto first = coordinator_of("far");
+  auto agents_log = path("records/agent-" + std::string(members_on("a") == Ids{0} ? "a" : "b") + ".jsonl");
+  kill(first, SIGSTOP);  // it takes what it is told, and does not read it
+  kill(worker_of("far", 0), SIGKILL);
+  ASSERT_TRUE(eventually([&] { return read_all(agents_log).find("\"ended\"") != std::string::npos; })) << job.err();
+  kill(first, SIGKILL);
+  ASSERT_TRUE(view_becomes("far", {1, 2})) << job.err() << read_json("far", "coordinator.json");
+  ASSERT_TRUE(trains_on("far", 20));
+  auto seen = finish(job);
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  EXPECT_SAYS(verdict(), "OK: ");
+}
+
 TEST_F(Hosts, WithoutItsHeadAJobGoesOn) {
   auto job = start_training();
   ASSERT_TRUE(view_becomes("far", {0, 1, 2, 3})) << job.err();
