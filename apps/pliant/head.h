@@ -72,6 +72,7 @@ class Head {
 
   Status start();
   void keep_coordinator();
+  void on_place(const std::string& address);
   void on_message(const wire::Message& message);
   void on_over(const wire::Over& over);
   void on_signal(int number);
