@@ -21,7 +21,7 @@ using namespace std::chrono_literals;
 
 constexpr int kMostFailures = 3;                           // of a host, before there is a view
 constexpr Nanos kGoodRun = 10s;                            // what failed before is forgotten
-constexpr Nanos kLongestPause = 30s;  // between two attempts to lead to a host
+constexpr Nanos kFirstPause = 100ms, kLongestPause = 30s;  // between two attempts to lead to a host
 constexpr Nanos kMargin = 5s;                              // for agents to end after their workers
 constexpr Nanos kBetweenKills = 2s;
 constexpr std::size_t kLastWords = 5;
@@ -340,10 +340,15 @@ void Head::on_end(Host& host) {
   for (const auto& line : words) failure_ += "\n    " + line;
   bool hopeless = host.failures >= kMostFailures && state_.view.epoch == 0;
   if (hopeless) return give_up_on(host);
-  auto pause = std::min(kLongestPause, Nanos(1s) * (1 << std::min(host.failures - 1, 5)));
-  host.again_at = clock_.now() + pause;
+  host.again_at = clock_.now() + pause_before(host);
   if (host.failures == 1 && ending.code != kAgentThere)
     say(fmt::format("pliant: host {}: its agent has ended ({}); trying again\n", name, ending.words()));
+}
+
+/// Its workers may have died with the agent, and the others may have to wait for the next one to prove it.
+Nanos Head::pause_before(const Host& host) const {
+  bool first = host.failures == 1 && state_.view.epoch > 0;
+  return first ? kFirstPause : std::min(kLongestPause, Nanos(1s) * (1 << std::min(host.failures - 1, 5)));
 }
 
 /// Can the others do without it?

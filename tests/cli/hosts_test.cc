@@ -120,6 +120,29 @@ TEST_F(Hosts, AWholeHostMayDieAndComeBack) {
   EXPECT_SAYS(verdict(), "OK: ");
 }
 
+/// Until then nobody can prove that the majority is dead.
+TEST_F(Hosts, AHostThatTookTheMajorityWithItIsLedToAgainAtOnce) {
+  auto job = start_on({"-H", "a:2,b:1"});
+  ASSERT_TRUE(view_becomes("far", {0, 1, 2})) << job.err();
+  ASSERT_TRUE(trains_on("far", 5));
+  auto survivor = members_on("b").at(0);
+  auto there = members_on("a");
+  kill(agent_of("a"), SIGKILL);
+  for (auto id : there) kill(worker_of("far", id), SIGKILL);
+  ASSERT_TRUE(view_becomes("far", {survivor, 3, 4})) << job.err();
+  std::vector<double> led;
+  std::istringstream lines(read_all(path("records/agent.jsonl")));
+  for (std::string line; std::getline(lines, line);)
+    if (auto event = nlohmann::json::parse(line, nullptr, false);
+        event.value("event", "") == "host" && event.value("text", "").starts_with("a: "))
+      led.push_back(event["t"]);
+  ASSERT_EQ(led.size(), 3u) << read_all(path("records/agent.jsonl"));  // begun, ended, begun
+  EXPECT_LT(led[2] - led[1], 0.9);
+  auto seen = finish(job);
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  EXPECT_SAYS(verdict(), "OK: ");
+}
+
 TEST_F(Hosts, WithoutItsAgentAHostGoesOnAndGetsAnother) {
   auto job = start_training();
   ASSERT_TRUE(view_becomes("far", {0, 1, 2, 3})) << job.err();
