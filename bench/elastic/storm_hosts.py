@@ -31,12 +31,13 @@ class Here:
 
 
 class Spread:
-    """`count` hosts with `slots` each, cabled to a switch where `pliant run`, `pliant chaos` and etcd are."""
+    """`count` hosts with `slots` each, cabled to a switch where `pliant run`, `pliant chaos` and etcd are. A slow cable
+    passes a tenth of `mbit` per second."""
 
-    def __init__(self, count, slots, etcd, folder):
+    def __init__(self, count, slots, mbit, etcd, folder):
         if os.geteuid() != 0:
             raise rounds.Failure("--hosts needs root")
-        self.hosts, self.slots, self.folder = space.Hosts(count), slots, folder
+        self.hosts, self.slots, self.folder = space.Hosts(count, mbit), slots, folder
         self.kinds = KINDS + (",store" if etcd else "")
         self.etcd = etcd
 
@@ -61,9 +62,9 @@ class Spread:
         where = ",".join(f"{name}:{self.slots}" for name in hosts.names)
         self.run_flags = ["-H", where, "--via", "ip netns exec {host}", "--address", hosts.switch_address,
                           "--interface", "eth0"]
-        self.chaos_flags = []
+        self.chaos_flags = ["--slow-rate", f"{hosts.mbit / 10:g}mbit"]
         for name in hosts.names:
-            self.chaos_flags += ["--link", f"{name}={hosts.switch}/{hosts.port(name)}"]
+            self.chaos_flags += ["--link", f"{name}={hosts.switch}/{hosts.port(name)}@{hosts.mbit}mbit"]
         if self.etcd:
             self._start_etcd()
             self.run_flags += ["--store", f"etcd://{hosts.switch_address}:{PORT}"]
