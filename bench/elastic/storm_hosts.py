@@ -14,6 +14,8 @@ import space  # noqa: E402
 from processes import wait_for  # noqa: E402
 
 PORT = 2379
+# A store of one server has nobody to elect but itself; with etcd's defaults that takes it 1 to 2 s after a restart.
+ALONE = "--heartbeat-interval 10 --election-timeout 100"
 KINDS = ("kill,kill2,core-dump,term,resize,join-kill,switch-kill,sigstop,coordinator,coordinator-stop,agent,agent-stop,"
          "host,cut,one-way,slow")
 
@@ -73,7 +75,7 @@ class Spread:
         url, script = f"http://{self.hosts.switch_address}:{PORT}", self.folder / "etcd.sh"
         script.write_text(f"""cd {self.folder}
 setsid ip netns exec {self.hosts.switch} etcd --data-dir etcd --listen-client-urls {url} --advertise-client-urls {url} \\
-  --listen-peer-urls http://127.0.0.1:0 --logger=zap --log-outputs=stderr </dev/null >>etcd.err 2>&1 &
+  --listen-peer-urls http://127.0.0.1:0 {ALONE} --logger=zap --log-outputs=stderr </dev/null >>etcd.err 2>&1 &
 echo $! >etcd.pid
 """)
         subprocess.run(["/bin/sh", script], check=True)
