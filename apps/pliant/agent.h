@@ -87,6 +87,7 @@ class Agent {
   int let_go(const Error& error);
   void introduce();
   void on_message(const wire::Message& message);
+  void on_parted(const wire::Parted& parted);
   void start_worker(std::uint64_t id);
   void on_state(const wire::JobState& state);
   void on_over(const wire::Over& over);

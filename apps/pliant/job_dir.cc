@@ -163,6 +163,7 @@ std::string record_text(const JobRecord& record) {
     entry["id"] = worker.id;
     entry["out"] = worker.out;
     entry["err"] = worker.err;
+    entry["told"] = worker.told;
     workers.push_back(std::move(entry));
   }
   json hosts = json::array();
@@ -198,7 +199,8 @@ std::optional<JobRecord> record_from(const std::string& text) {
     record.argv = all.at("argv").get<std::vector<std::string>>();
     record.agent = process_from(all.at("agent"));
     for (const auto& worker : all.at("workers"))
-      record.workers.push_back({process_from(worker), worker.at("out"), worker.at("err"), worker.at("id")});
+      record.workers.push_back(
+          {process_from(worker), worker.at("out"), worker.at("err"), worker.at("id"), worker.at("told")});
     for (const auto& host : all.at("hosts")) record.hosts.push_back({host.at("name"), process_from(host)});
     record.started_at = all.at("started_at");
     record.grace = all.at("grace");

@@ -31,6 +31,7 @@ struct WorkerRecord {
   std::string out;  ///< where its stdout goes
   std::string err;
   std::uint64_t id = 0;
+  bool told = false;  ///< a coordinator has heard of its end
 };
 
 /// The process that leads to the agent of a host.
