@@ -87,6 +87,7 @@ class Agent {
   int let_go(const Error& error);
   void introduce();
   void on_message(const wire::Message& message);
+  void on_parted(const wire::Parted& parted);
   void start_worker(std::uint64_t id);
   void on_state(const wire::JobState& state);
   void on_over(const wire::Over& over);
@@ -168,7 +169,7 @@ class Agent {
   wire::JobState state_;
   std::optional<wire::Over> over_;        // how the job ended
   std::set<std::uint64_t> said_goodbye_;  // of those that an earlier agent started
-  std::vector<WorkerRecord> missed_;      // ... those whose end nobody saw, and the coordinator was not told of
+  std::vector<WorkerRecord> missed_;      // ... those whose end nobody saw, and no coordinator has heard of
   bool refused_ = false;
   std::optional<wire::Progress> progress_;
   Pace pace_;

@@ -145,14 +145,16 @@ void Agent::introduce() {
   wire::AgentHello hello{record_.job_name(), record_.host.name, slots_, record_.plan.kind};
   keeper_->send(hello);
   if (interrupted_ && !record_.is_part()) keeper_->send(wire::Stop{});  // the one before may not have heard it
-  for (const auto& worker : std::exchange(missed_, {})) {
+  for (const auto& worker : missed_) {
     keeper_->send(wire::Started{worker.id, worker.process.pid});
-    keeper_->send(ended_of(worker.id, false, "it ended while there was no agent"));
+    auto ended = ended_of(worker.id, false, "it ended while there was no agent");
+    ended.taken = static_cast<std::uint8_t>(worker.told);  // proof, once more; an earlier coordinator has counted it
+    keeper_->send(ended);
   }
   for (auto& worker : workers_.all()) {
     if (worker.process.running())
       keeper_->send(wire::Started{worker.id, worker.process.id().pid});
-    else if (!worker.reported)
+    else if (!worker.heard_of)
       tell_end(worker);
   }
   keeper_->send(hello);
@@ -162,8 +164,7 @@ void Agent::tell_end(Worker& worker) {
   const auto& ending = *worker.process.ending();
   auto ended = ended_of(worker.id, ending.good(), ending.words());
   ended.taken = static_cast<std::uint8_t>(worker.leave_by.has_value());
-  worker.reported = keeper_->send(ended);
-  if (worker.reported) unanswered_.insert(worker.id);
+  if (keeper_->send(ended)) unanswered_.insert(worker.id);
   told_ = clock_.now();
 }
 
@@ -177,9 +178,7 @@ void Agent::on_message(const wire::Message& message) {
     pace_.on_progress(clock_.now(), *progress);
     account_.on_progress(seconds(clock_.now()), *progress);
   } else if (const auto* parted = std::get_if<wire::Parted>(&message)) {
-    unanswered_.erase(parted->id);
-    explain_end(parted->id, parted->goodbye != 0);
-    if (!parted->goodbye) name_early_exit(parted->id);
+    on_parted(*parted);
   } else if (const auto* over = std::get_if<wire::Over>(&message)) {
     on_over(*over);
   } else if (const auto* stop = std::get_if<wire::Stop>(&message)) {
@@ -188,6 +187,16 @@ void Agent::on_message(const wire::Message& message) {
     if (!std::exchange(refused_, true))
       say(fmt::format("pliant: the coordinator refuses this agent: {}\n", printable(refusal->reason)));
   }
+}
+
+void Agent::on_parted(const wire::Parted& parted) {
+  unanswered_.erase(parted.id);
+  std::erase_if(missed_, [&](const WorkerRecord& worker) { return worker.id == parted.id; });
+  for (auto& worker : workers_.all()) worker.heard_of = worker.heard_of || worker.id == parted.id;
+  for (auto& worker : record_.workers) worker.told = worker.told || worker.id == parted.id;
+  write_record_soon();
+  explain_end(parted.id, parted.goodbye != 0);
+  if (!parted.goodbye) name_early_exit(parted.id);
 }
 
 void Agent::start_worker(std::uint64_t id) {

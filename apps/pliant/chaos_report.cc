@@ -180,6 +180,7 @@ std::string report_json(const Report& report) {
               {"ended", report.ended},
               {"stuck", report.stuck},
               {"ending", report.ending},
+              {"ended_well", report.ending_good},
               {"step", report.step},
               {"steps", report.steps_wanted},
               {"usual_step_ms", usual_step(report.steps)},

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <filesystem>
 #include <utility>
 
 #include "apps/pliant/agent.h"
@@ -18,12 +19,13 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int kMostFailures = 3;      // of a host, before there is a view
-constexpr Nanos kGoodRun = 10s;       // what failed before is forgotten
-constexpr Nanos kLongestPause = 30s;  // between two attempts to lead to a host
-constexpr Nanos kMargin = 5s;         // for agents to end after their workers
+constexpr int kMostFailures = 3;                           // of a host, before there is a view
+constexpr Nanos kGoodRun = 10s;                            // what failed before is forgotten
+constexpr Nanos kFirstPause = 100ms, kLongestPause = 30s;  // between two attempts to lead to a host
+constexpr Nanos kMargin = 5s;                              // for agents to end after their workers
 constexpr Nanos kBetweenKills = 2s;
 constexpr std::size_t kLastWords = 5;
+constexpr std::string_view kTcp = "tcp:";
 
 /// Somebody wanted it to end.
 bool was_told_to(const Ending& ending) {
@@ -63,7 +65,14 @@ int Head::run() {
   reporter_.finish(record_.name, outcome_, snapshot());
   reporter_.present(account_.words(seconds(clock_.now())), events_);
   console_.flush();
+  sweep_parts();
   return exit_status_;
+}
+
+/// A host that was lost shortly before the end has left its part of the job; of hosts that are this machine it is here.
+void Head::sweep_parts() {
+  auto base = std::filesystem::path(dir_.path()).parent_path();
+  for (const auto& host : hosts_) sweep(base, base / part_name(record_.name, host.place.name));
 }
 
 Status Head::start() {
@@ -97,17 +106,25 @@ void Head::keep_coordinator() {
   events.on_message = [this](const wire::Message& message) { on_message(message); };
   events.on_hopeless = [this](const Error& error) { on_hopeless(error); };
   events.offer = [this] { return Result<std::string>("tcp:" + record_.plan.endpoint); };
-  events.on_place = [this](const std::string& address) {
-    events_.note("place", address);
-    if (auto written = write_place(dir_.path(), address); !written.ok())
-      say(fmt::format("pliant: {}\n", written.error().message));
-  };
+  events.on_place = [this](const std::string& address) { on_place(address); };
   events.on_trouble = [this](const std::string& line) { say(fmt::format("pliant: {}\n", line)); };
   KeeperOptions options{dir_.path(), record_.plan.coordinator, std::nullopt, record_.plan.store, record_.name, true,
                         files_};
   if (!record_.plan.store.empty())
     options.credentials = agent_credentials(record_.name, net::Secret::from_file(secret_file(dir_.path())).or_throw());
   keeper_.emplace(loop_, std::move(options), std::move(events));
+}
+
+/// Agents that are led to from now on ask the coordinator where it is.
+void Head::on_place(const std::string& address) {
+  events_.note("place", address);
+  auto written = write_place(dir_.path(), address);
+  auto ticket = read_ticket(ticket_file(dir_.path()));
+  if (written.ok() && ticket.ok() && address.starts_with(kTcp)) {
+    ticket.value().endpoint = address.substr(kTcp.size());
+    written = write_ticket(dir_.path(), ticket.value());
+  }
+  if (!written.ok()) say(fmt::format("pliant: {}\n", written.error().message));
 }
 
 void Head::on_message(const wire::Message& message) {
@@ -323,10 +340,15 @@ void Head::on_end(Host& host) {
   for (const auto& line : words) failure_ += "\n    " + line;
   bool hopeless = host.failures >= kMostFailures && state_.view.epoch == 0;
   if (hopeless) return give_up_on(host);
-  auto pause = std::min(kLongestPause, Nanos(1s) * (1 << std::min(host.failures - 1, 5)));
-  host.again_at = clock_.now() + pause;
+  host.again_at = clock_.now() + pause_before(host);
   if (host.failures == 1 && ending.code != kAgentThere)
     say(fmt::format("pliant: host {}: its agent has ended ({}); trying again\n", name, ending.words()));
+}
+
+/// Its workers may have died with the agent, and the others may have to wait for the next one to prove it.
+Nanos Head::pause_before(const Host& host) const {
+  bool first = host.failures == 1 && state_.view.epoch > 0;
+  return first ? kFirstPause : std::min(kLongestPause, Nanos(1s) * (1 << std::min(host.failures - 1, 5)));
 }
 
 /// Can the others do without it?

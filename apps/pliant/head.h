@@ -5,7 +5,9 @@
 // it gives come by themselves.
 //
 //   phase     event                                to        action
-//   running   a host's agent ends                  running   again, after a while that doubles from 1 to 30 s
+//   running   a host's agent ends                  running   again, after 0.1 s once there is a view, then after a
+//   while
+//                                                            that doubles from 2 to 30 s
 //   running   ... the third time, and no view yet  ending    unless those left are enough: stop all, say why
 //   running   the script names other hosts         running   lead to the new ones, stop those it does not name any more
 //   running   the coordinator says: over           ending    agents hear it too: wait for them
@@ -72,6 +74,7 @@ class Head {
 
   Status start();
   void keep_coordinator();
+  void on_place(const std::string& address);
   void on_message(const wire::Message& message);
   void on_over(const wire::Over& over);
   void on_signal(int number);
@@ -79,6 +82,7 @@ class Head {
   void tick();
   void finish_soon();
   void conclude();
+  void sweep_parts();
 
   // The hosts.
   void add_host(const HostSlots& place);
@@ -88,6 +92,7 @@ class Head {
   Result<SpawnOptions> way_to(const Host& host) const;
   void reap();
   void on_end(Host& host);
+  Nanos pause_before(const Host& host) const;
   void give_up_on(Host& host);
   void on_hosts(const std::vector<HostSlots>& hosts);
   void follow_slots();

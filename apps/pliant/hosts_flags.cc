@@ -204,7 +204,7 @@ void plan_hosts(const HostsFlags& flags, std::vector<HostSlots> hosts, JobPlan& 
 Status write_secret(const std::string& dir, const JobRecord& record) {
   auto secret = net::Secret::random();
   PLIANT_TRY(secret.save(secret_file(dir)));
-  return write_atomically(ticket_file(dir), ticket_text({record.name, record.plan.endpoint, secret}));
+  return write_ticket(dir, {record.name, record.plan.endpoint, secret});
 }
 
 }  // namespace pliant::cli

@@ -26,6 +26,7 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr std::size_t kLongestName = 120;
+constexpr std::chrono::hours kProofKept{1};
 constexpr char kJobFile[] = "/job.json";
 constexpr char kEnvironmentFile[] = "/environment";
 
@@ -138,6 +139,15 @@ bool remove_if_dead(const std::string& dir) {
   return rmdir(dir.c_str()) == 0;
 }
 
+/// Nothing of this host's part runs, and nobody else can prove to the rest of the job that its workers are dead: the
+/// next agent of the host reads it here. Of a job that has ended meanwhile, nobody comes to read it.
+bool is_proof(const Job& job) {
+  if (!job.record.is_part() || job.record.workers.empty()) return false;
+  std::error_code problem;
+  auto changed = fs::last_write_time(job.dir, problem);
+  return !problem && fs::file_time_type::clock::now() - changed < kProofKept;
+}
+
 Error in_the_way(const std::string& path, const std::string& name) {
   if (auto job = read_job(path); job && job->running())
     return {Code::refused, fmt::format("job '{}' is already running ('pliant ps' lists what runs)", name)};
@@ -153,6 +163,7 @@ std::string record_text(const JobRecord& record) {
     entry["id"] = worker.id;
     entry["out"] = worker.out;
     entry["err"] = worker.err;
+    entry["told"] = worker.told;
     workers.push_back(std::move(entry));
   }
   json hosts = json::array();
@@ -188,7 +199,8 @@ std::optional<JobRecord> record_from(const std::string& text) {
     record.argv = all.at("argv").get<std::vector<std::string>>();
     record.agent = process_from(all.at("agent"));
     for (const auto& worker : all.at("workers"))
-      record.workers.push_back({process_from(worker), worker.at("out"), worker.at("err"), worker.at("id")});
+      record.workers.push_back(
+          {process_from(worker), worker.at("out"), worker.at("err"), worker.at("id"), worker.at("told")});
     for (const auto& host : all.at("hosts")) record.hosts.push_back({host.at("name"), process_from(host)});
     record.started_at = all.at("started_at");
     record.grace = all.at("grace");
@@ -304,7 +316,7 @@ std::vector<Job> list_jobs(const std::string& base) {
     if (!job) continue;
     if (job->running())
       jobs.push_back(std::move(*job));
-    else
+    else if (!is_proof(*job))
       sweep(base, dir);
   }
   std::sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) { return a.record.name < b.record.name; });

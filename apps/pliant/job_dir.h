@@ -31,6 +31,7 @@ struct WorkerRecord {
   std::string out;  ///< where its stdout goes
   std::string err;
   std::uint64_t id = 0;
+  bool told = false;  ///< a coordinator has heard of its end
 };
 
 /// The process that leads to the agent of a host.
@@ -143,7 +144,8 @@ class JobDir {
 
 /// The job in a directory, whether it runs or not; nothing if that is no job's.
 std::optional<Job> read_job(const std::string& dir);
-/// Running jobs in order of their names. Directories of dead ones are removed on the way.
+/// Running jobs in order of their names. Directories of dead ones are removed on the way; that of a host's part, which
+/// proves the deaths of its workers, when an hour has passed.
 std::vector<Job> list_jobs(const std::string& base);
 /// Removes a job's directory if nothing of the job runs any more.
 void sweep(const std::string& base, const std::string& dir);

@@ -8,6 +8,7 @@
 #include <map>
 #include <sstream>
 
+#include "apps/pliant/job_dir.h"
 #include "net/tcp.h"
 
 namespace pliant::cli {
@@ -57,5 +58,9 @@ Result<Ticket> read_ticket(const std::string& path) {
 }
 
 std::string ticket_file(const std::string& dir) { return dir + "/ticket"; }
+
+Status write_ticket(const std::string& dir, const Ticket& ticket) {
+  return write_atomically(ticket_file(dir), ticket_text(ticket));
+}
 
 }  // namespace pliant::cli

@@ -22,5 +22,6 @@ Result<Ticket> ticket_from(const std::string& text);
 Result<Ticket> read_ticket(const std::string& path);
 /// Where it lies in a job's directory.
 std::string ticket_file(const std::string& dir);
+Status write_ticket(const std::string& dir, const Ticket& ticket);
 
 }  // namespace pliant::cli

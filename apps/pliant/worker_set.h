@@ -37,7 +37,7 @@ struct Worker {
   Nanos started{0};
   std::string out;  ///< where its output goes
   std::string err;
-  bool reported = false;  ///< the coordinator was told of its end
+  bool heard_of = false;  ///< a coordinator has heard of its end: one that was told may have died before
   /// Its slot is not there any more: it was told to leave, and is killed then.
   std::optional<Nanos> leave_by{};
 };

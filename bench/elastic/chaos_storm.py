@@ -149,7 +149,7 @@ def judge(storm, status):
     killed = any(event["kind"] == "agent" and event["done"] for event in seen["events"])
     if not killed and exit_code not in (0, None):
         wrong.append(f"exit code {exit_code}: {last_line(storm.folder / 'run.log')}")
-    if seen["ended"] and "exit code 0" not in seen["ending"] and seen["ending"]:
+    if seen["ended"] and not seen["ended_well"]:
         wrong.append(seen["ending"])
     verified = seen["verify"] or {}
     if verified and not verified["ok"]:
@@ -200,7 +200,7 @@ def everything(args, say):
         name = args.programs[at % len(args.programs)]
         folder = kept / f"{name}-{seed}"
         folder.mkdir()
-        place = Spread(args.hosts, args.slots, args.etcd, folder) if args.hosts else Here()
+        place = Spread(args.hosts, args.slots, args.mbit, args.etcd, folder) if args.hosts else Here()
         with place, Storm(args, name, seed, folder, place) as storm:
             try:
                 seen, wrong = judge(storm, storm.rage())
@@ -251,6 +251,7 @@ def arguments():
     parser.add_argument("--kinds", help="default: those of pliant chaos; with --hosts also hosts, links and the store")
     parser.add_argument("--hosts", type=int, default=0, help="network namespaces as hosts, as root; default: none")
     parser.add_argument("--slots", type=int, default=2, help="of each host; default 2")
+    parser.add_argument("--mbit", type=int, default=1000, help="of a host's cable, per second; default 1000")
     parser.add_argument("--etcd", action="store_true", help="a store for the job on several hosts, which is hurt too")
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--min", type=int, default=2)

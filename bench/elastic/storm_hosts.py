@@ -14,6 +14,8 @@ import space  # noqa: E402
 from processes import wait_for  # noqa: E402
 
 PORT = 2379
+# A store of one server has nobody to elect but itself; with etcd's defaults that takes it 1 to 2 s after a restart.
+ALONE = "--heartbeat-interval 10 --election-timeout 100"
 KINDS = ("kill,kill2,core-dump,term,resize,join-kill,switch-kill,sigstop,coordinator,coordinator-stop,agent,agent-stop,"
          "host,cut,one-way,slow")
 
@@ -31,12 +33,13 @@ class Here:
 
 
 class Spread:
-    """`count` hosts with `slots` each, cabled to a switch where `pliant run`, `pliant chaos` and etcd are."""
+    """`count` hosts with `slots` each, cabled to a switch where `pliant run`, `pliant chaos` and etcd are. A slow cable
+    passes a tenth of `mbit` per second."""
 
-    def __init__(self, count, slots, etcd, folder):
+    def __init__(self, count, slots, mbit, etcd, folder):
         if os.geteuid() != 0:
             raise rounds.Failure("--hosts needs root")
-        self.hosts, self.slots, self.folder = space.Hosts(count), slots, folder
+        self.hosts, self.slots, self.folder = space.Hosts(count, mbit), slots, folder
         self.kinds = KINDS + (",store" if etcd else "")
         self.etcd = etcd
 
@@ -61,9 +64,9 @@ class Spread:
         where = ",".join(f"{name}:{self.slots}" for name in hosts.names)
         self.run_flags = ["-H", where, "--via", "ip netns exec {host}", "--address", hosts.switch_address,
                           "--interface", "eth0"]
-        self.chaos_flags = []
+        self.chaos_flags = ["--slow-rate", f"{hosts.mbit / 10:g}mbit"]
         for name in hosts.names:
-            self.chaos_flags += ["--link", f"{name}={hosts.switch}/{hosts.port(name)}"]
+            self.chaos_flags += ["--link", f"{name}={hosts.switch}/{hosts.port(name)}@{hosts.mbit}mbit"]
         if self.etcd:
             self._start_etcd()
             self.run_flags += ["--store", f"etcd://{hosts.switch_address}:{PORT}"]
@@ -72,7 +75,7 @@ class Spread:
         url, script = f"http://{self.hosts.switch_address}:{PORT}", self.folder / "etcd.sh"
         script.write_text(f"""cd {self.folder}
 setsid ip netns exec {self.hosts.switch} etcd --data-dir etcd --listen-client-urls {url} --advertise-client-urls {url} \\
-  --listen-peer-urls http://127.0.0.1:0 --logger=zap --log-outputs=stderr </dev/null >>etcd.err 2>&1 &
+  --listen-peer-urls http://127.0.0.1:0 {ALONE} --logger=zap --log-outputs=stderr </dev/null >>etcd.err 2>&1 &
 echo $! >etcd.pid
 """)
         subprocess.run(["/bin/sh", script], check=True)

@@ -280,12 +280,14 @@ class Call::Impl : public std::enable_shared_from_this<Impl> {
  private:
   void proceed();
   Status greet();
+  void wait_at_most(std::chrono::milliseconds patience);
   void fail(const Error& error);
   void end(Result<Guest> result);
 
   Loop& loop_;
   Endpoint to_;
   Handshake shake_;
+  std::chrono::milliseconds patience_{0};  // for the handshake
   std::function<void(Result<Guest>)> on_end_;
   Fd socket_;
   bool connected_ = false;
@@ -304,6 +306,12 @@ void Call::Impl::begin(const std::string& from, std::chrono::milliseconds patien
   loop_.watch(
       socket_.get(), [this] { proceed(); }, [this] { proceed(); });
   loop_.want_writable(socket_.get(), true);
+  patience_ = patience;
+  wait_at_most(std::min(patience, Call::kTimeToConnect));
+}
+
+void Call::Impl::wait_at_most(std::chrono::milliseconds patience) {
+  if (limit_) loop_.cancel(*limit_);
   limit_ = loop_.every(patience, [this, patience] {
     fail({Code::io, fmt::format("no answer within {} ms", patience.count())});
   });
@@ -325,6 +333,7 @@ void Call::Impl::proceed() {
 Status Call::Impl::greet() {
   PLIANT_TRY(tcp_connected(socket_));
   connected_ = true;
+  wait_at_most(patience_);
   loop_.want_writable(socket_.get(), false);
   return say(socket_, shake_);
 }

@@ -53,6 +53,10 @@ class Gate {
 /// destructor.
 class Call {
  public:
+  /// The kernel repeats a lost first packet after 1, 3 and 7 seconds; on a link that comes back meanwhile, whoever
+  /// calls again gets through sooner.
+  static constexpr std::chrono::milliseconds kTimeToConnect{500};
+
   Call(Loop& loop, const Endpoint& to, const std::string& from_address, const Secret& secret, Introduction who,
        std::function<void(Result<Guest>)> on_end,
        std::chrono::milliseconds patience = std::chrono::milliseconds(2'000));

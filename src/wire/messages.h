@@ -167,7 +167,7 @@ struct Ended {
   std::uint64_t id = 0;
   std::uint8_t good = 0;     ///< it ended by itself, with status 0
   std::string words;         ///< "exit status 3", "killed by signal 9"
-  std::uint8_t taken = 0;    ///< its agent sent it away, for want of a slot
+  std::uint8_t taken = 0;    ///< costs nothing: its agent sent it away for want of a slot, or it was told before
   std::uint64_t view = 0;    ///< the epoch of the view that it was in
   std::uint8_t outcome = 0;  ///< of its loop, by what it left in writing; 0: nothing
 };

@@ -120,6 +120,29 @@ TEST_F(Hosts, AWholeHostMayDieAndComeBack) {
   EXPECT_SAYS(verdict(), "OK: ");
 }
 
+/// Until then nobody can prove that the majority is dead.
+TEST_F(Hosts, AHostThatTookTheMajorityWithItIsLedToAgainAtOnce) {
+  auto job = start_on({"-H", "a:2,b:1"});
+  ASSERT_TRUE(view_becomes("far", {0, 1, 2})) << job.err();
+  ASSERT_TRUE(trains_on("far", 5));
+  auto survivor = members_on("b").at(0);
+  auto there = members_on("a");
+  kill(agent_of("a"), SIGKILL);
+  for (auto id : there) kill(worker_of("far", id), SIGKILL);
+  ASSERT_TRUE(view_becomes("far", {survivor, 3, 4})) << job.err();
+  std::vector<double> led;
+  std::istringstream lines(read_all(path("records/agent.jsonl")));
+  for (std::string line; std::getline(lines, line);)
+    if (auto event = nlohmann::json::parse(line, nullptr, false);
+        event.value("event", "") == "host" && event.value("text", "").starts_with("a: "))
+      led.push_back(event["t"]);
+  ASSERT_EQ(led.size(), 3u) << read_all(path("records/agent.jsonl"));  // begun, ended, begun
+  EXPECT_LT(led[2] - led[1], 0.9);
+  auto seen = finish(job);
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  EXPECT_SAYS(verdict(), "OK: ");
+}
+
 TEST_F(Hosts, WithoutItsAgentAHostGoesOnAndGetsAnother) {
   auto job = start_training();
   ASSERT_TRUE(view_becomes("far", {0, 1, 2, 3})) << job.err();
@@ -275,6 +298,48 @@ TEST_F(Hosts, AnotherCoordinatorServesThemAll) {
   ASSERT_TRUE(view_becomes("far", {0, 1, 2})) << job.err() << read_json("far", "coordinator.json");
   EXPECT_EQ(run({"resize", "far", "4"}).status, 0);
   ASSERT_TRUE(view_becomes("far", {0, 1, 2, 3})) << job.err();
+  auto seen = finish(job);
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  EXPECT_SAYS(verdict(), "OK: ");
+}
+
+/// Half of the workers, without the lowest id, may go on only with proof, which nobody but the host's agent has.
+TEST_F(Hosts, ADeathThatACoordinatorDiedWithIsToldToTheNext) {
+  auto job = start_on({"-H", "a:1,b:1"});
+  ASSERT_TRUE(view_becomes("far", {0, 1})) << job.err();
+  ASSERT_TRUE(trains_on("far", 5));
+  auto first = coordinator_of("far");
+  auto agents_log = path("records/agent-" + std::string(members_on("a") == Ids{0} ? "a" : "b") + ".jsonl");
+  kill(first, SIGSTOP);  // it takes what it is told, and does not read it
+  kill(worker_of("far", 0), SIGKILL);
+  ASSERT_TRUE(eventually([&] { return read_all(agents_log).find("\"ended\"") != std::string::npos; })) << job.err();
+  kill(first, SIGKILL);
+  ASSERT_TRUE(view_becomes("far", {1, 2})) << job.err() << read_json("far", "coordinator.json");
+  ASSERT_TRUE(trains_on("far", 20));
+  auto seen = finish(job);
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  EXPECT_SAYS(verdict(), "OK: ");
+}
+
+/// What the next agent tells of the dead before it is proof; it does not use up the job's restarts again.
+TEST_F(Hosts, ADeathIsCountedOnceWhoeverTellsOfIt) {
+  auto job = start_training({"--max-restarts", "5"});
+  ASSERT_TRUE(view_becomes("far", {0, 1, 2, 3})) << job.err();
+  ASSERT_TRUE(trains_on("far", 5));
+  auto restarts = [&] { return read_json("far", "coordinator.json").value("restarts", -1); };
+  kill(worker_of("far", members_on("b").at(0)), SIGKILL);
+  ASSERT_TRUE(eventually([&] { return members_on("b").size() == 2 && members_on("b")[1] == 4; })) << job.err();
+  EXPECT_EQ(restarts(), 4);
+  auto coordinator = coordinator_of("far");
+  auto agent = agent_of("b");
+  kill(agent, SIGKILL);
+  kill(coordinator, SIGKILL);
+  ASSERT_TRUE(eventually([&] { return coordinator_of("far") > 0 && coordinator_of("far") != coordinator; }));
+  ASSERT_TRUE(eventually([&] { return agent_of("b") > 0 && agent_of("b") != agent; })) << job.err();
+  auto log = [&] { return read_all(path("records/coordinator.jsonl")); };
+  ASSERT_TRUE(eventually([&] { return log().find("it ended while there was no agent") != std::string::npos; }));
+  EXPECT_EQ(run({"resize", "far", "3"}).status, 0);  // the coordinator's note is written before it answers
+  EXPECT_EQ(restarts(), 4);
   auto seen = finish(job);
   EXPECT_EQ(seen.status, 0) << seen.err;
   EXPECT_SAYS(verdict(), "OK: ");

@@ -216,6 +216,24 @@ TEST_F(JobDirTest, WhatSlurmsProviderLeftIsSweptToo) {
   EXPECT_FALSE(fs::exists(base_ + "/dead"));
 }
 
+/// `pliant ps` or `pliant resize`, between the loss of a host and its next agent, must not destroy what that agent will
+/// tell the others.
+TEST_F(JobDirTest, TheDeadOfAHostsPartAreKeptForItsNextAgent) {
+  auto part = record("night+a");
+  part.job = "night";
+  part.agent = dead_process();
+  part.workers = {{dead_process(), "o", "e", 4}};
+  leave_behind(part);
+  EXPECT_TRUE(list_jobs(base_).empty());
+  auto found = read_job(base_ + "/night+a");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->record.workers.at(0).id, 4u);
+
+  fs::last_write_time(base_ + "/night+a", fs::file_time_type::clock::now() - std::chrono::hours(2));
+  EXPECT_TRUE(list_jobs(base_).empty());
+  EXPECT_FALSE(fs::exists(base_ + "/night+a"));
+}
+
 TEST_F(JobDirTest, Names) {
   for (const char* good : {"a", "train-3f", "a.b_c+d", "9"}) EXPECT_EQ(objection_to_name(good), "") << good;
   for (const char* bad : {"", ".", "..", "-n", ".hidden", "a/b", "a b", "a\n"})

@@ -147,6 +147,29 @@ TEST_F(StoreHere, CommandsFindTheCoordinatorWhereverItIs) {
   EXPECT_SAYS(run({"verify", path("records")}).out, "OK: ");
 }
 
+TEST_F(StoreHere, AHostThatWasLostFindsTheCoordinatorWhereverItIs) {
+  auto job = start_training();
+  ASSERT_TRUE(view_becomes("far", {0, 1})) << job.err();
+  ASSERT_TRUE(step_becomes("far", 5)) << job.err();
+  auto place = [&] { return read_all(base() + "/far/coordinator.address"); };
+  auto first = place();
+  auto stopped = coordinator_of("far");
+  kill(stopped, SIGSTOP);
+  ASSERT_TRUE(eventually([&] { return place() != first; })) << job.err();
+  kill(stopped, SIGKILL);
+  auto lost = read_json("far+a");
+  kill(lost["agent"]["pid"].get<pid_t>(), SIGKILL);
+  kill(lost["workers"][0]["pid"].get<pid_t>(), SIGKILL);
+  auto comes_back = [&] {
+    auto now = read_json("far+a");
+    return now.is_object() && now["agent"] != lost["agent"] && now["workers"].size() > 1;
+  };
+  EXPECT_TRUE(eventually(comes_back)) << job.err();
+  auto seen = finish(job);
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  EXPECT_SAYS(run({"verify", path("records")}).out, "OK: ");
+}
+
 /// Two hosts at a switch, which is where this test itself and its etcd are.
 class StoreOutside : public Stores {
  protected:
@@ -206,7 +229,9 @@ TEST_F(StoreOutside, AFewOfManyGoOnWhenTheHostWithTheCoordinatorIsLost) {
   std::ofstream(path("enough")) << "";
   EXPECT_TRUE(eventually([&] { return !process_runs(agent); }));
   EXPECT_SAYS(run({"verify", path("records")}).out, "OK: ");
-  run({"ps"});  // sweeps what the lost host left on this disk
+  namespace fs = std::filesystem;
+  fs::last_write_time(base() + "/far+" + a_, fs::file_time_type::clock::now() - std::chrono::hours(2));
+  run({"ps"});  // sweeps what the lost host left on this disk, when nobody comes for it any more
 }
 
 }  // namespace

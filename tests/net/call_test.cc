@@ -1,8 +1,11 @@
 // The calling side of a handshake; the answering one is in gate_test.cc.
 #include <gtest/gtest.h>
+#include <sys/socket.h>
 
 #include <atomic>
+#include <vector>
 
+#include "base/clock.h"
 #include "net/gate_place.h"
 
 namespace pliant::net {
@@ -31,6 +34,21 @@ TEST(Call, SilenceEndsWithPatience) {
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().code, Code::io);
   EXPECT_NE(result.error().message.find("no answer within 30 ms"), std::string::npos);
+}
+
+/// As on a link that loses everything: first packets are dropped while the queue of connections is full.
+TEST(Call, APortThatDoesNotConnectIsLeftSoon) {
+  Place place;
+  auto full = tcp_listen("127.0.0.1", {}).or_throw();
+  ASSERT_EQ(listen(full.socket.get(), 0), 0);
+  std::vector<Fd> crowd;
+  for (int i = 0; i < 4; ++i) crowd.push_back(tcp_connect(full.endpoint).or_throw());
+  SteadyClock clock;
+  auto begun = clock.now();
+  auto result = place.call(full.endpoint, place.secret_, someone(), kLong);
+  ASSERT_FALSE(result.ok());
+  EXPECT_GE(clock.now() - begun, Call::kTimeToConnect);
+  EXPECT_NE(result.error().message.find("no answer within 500 ms"), std::string::npos) << result.error().message;
 }
 
 TEST(Call, AStrangerThatAnswersIsRefused) {
