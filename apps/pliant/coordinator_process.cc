@@ -77,6 +77,7 @@ class CoordinatorProcess {
   std::unique_ptr<membership::Store> store_;
   std::string memory_;          // to be written
   std::uint64_t revision_ = 0;  // of what is stored
+  bool unread_ = false;         // nor is it served before it is known
   bool writing_ = false, stale_ = false;
   std::vector<std::function<void(bool sure)>> unsaid_;  // until what they promise is stored
   bool ending_ = false;
@@ -139,9 +140,15 @@ Status CoordinatorProcess::serve(const std::optional<membership::Memory>& memory
 
 /// What a coordinator elsewhere remembered last. It may have used more numbers than it could write down.
 void CoordinatorProcess::read_memory() {
+  unread_ = false;
   store_->read(memory_key(job_.record.job_name()), [this](const Result<membership::Entry>& entry) {
     auto memory = own_note();
     if (!entry.ok()) log::warn("coordinator: {}", entry.error().message);
+    // Whoever takes over a job that has begun must know what was promised, and not write less over it.
+    if (!entry.ok() && !memory && !job_.record.workers.empty()) {
+      unread_ = true;
+      return;
+    }
     if (entry.ok()) revision_ = entry.value().revision;
     if (revision_) {
       auto note = note_from(entry.value().text);
@@ -187,6 +194,7 @@ bool CoordinatorProcess::is_elsewhere(const Result<membership::Entry>& place) {
 /// Members follow who has the higher term; this saves them the choice, and what the successor remembers. Whoever is
 /// still in place after its memory was stored is sure that a successor will read it.
 void CoordinatorProcess::look_for_successor() {
+  if (unread_) return read_memory();
   bool stored = !stale_ && !writing_;
   auto unsaid = stored ? std::exchange(unsaid_, {}) : std::vector<std::function<void(bool sure)>>();
   store_->read(place_key(job_.record.job_name()), [this, unsaid = std::move(unsaid)](const auto& place) {

@@ -123,7 +123,7 @@ bool is_ours(const std::string& file) {
     if (file == ours) return true;
   return file.starts_with("job.json") || file.starts_with("status.json") || file.starts_with("environment") ||
          file.starts_with("coordinator.") || file.starts_with(membership::DirectoryStore::kPrefix) ||
-         file == "secret" || file == "ticket" ||
+         file == "secret" || file == "ticket" || file == "ticket.new" ||
          ((file.starts_with("rank-") || file.starts_with("host-")) &&
           (file.ends_with(".out") || file.ends_with(".err") || file.ends_with(".note")));
 }

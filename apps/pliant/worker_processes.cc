@@ -17,6 +17,7 @@ void WorkerProcesses::know(std::uint64_t id, pid_t pid) {
 }
 
 void WorkerProcesses::started(std::uint64_t id, pid_t pid) {
+  std::erase_if(processes_, [&](const auto& entry) { return entry.second == pid; });  // a dead one's number again
   processes_[id] = pid;
   if (!watched_.contains(id)) watch(id, pid);
 }

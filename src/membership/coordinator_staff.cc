@@ -161,6 +161,7 @@ void Coordinator::on(Link link, const wire::Ended& ended) {
   send(link,
        wire::Parted{ended.id, static_cast<std::uint8_t>(has_parted(worker) && worker.outcome != Outcome::failed)});
   if (formed() || !hopeless_.empty()) return;
+  if (ended.view > 0) return;  // it was in a view: the job has begun, and this coordinator will hear of it
   auto left = std::count_if(workers_.begin(), workers_.end(), [](const auto& entry) { return !entry.second.ended; });
   if (static_cast<std::uint32_t>(left) >= needed_to_form()) return;
   hopeless_ = fmt::format("worker {} ended before the job began ({})", ended.id, ended.words);

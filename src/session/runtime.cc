@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/fault.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/planted.h"
 #include "policy/action.h"
@@ -42,7 +43,7 @@ Runtime::Runtime(std::uint64_t self, std::uint64_t seed, std::unique_ptr<Roster>
       training_(platform_, self, seed),
       views_(training_, std::move(roster), [this] { call(at_view_); }),
       reporter_(training_, views_),
-      gradients_(training_, [this](const auto& reduction) { wait(reduction); }) {}
+      gradients_(training_, [this](const auto& reduction) { wait_here(reduction); }) {}
 
 Runtime::~Runtime() {
   const auto& job = training_.job;
@@ -138,15 +139,35 @@ void Runtime::wait(const step::StepReductionPtr& reduction) {
   if (!task.with_step) training_.reductions.forget(reduction);
 }
 
+void Runtime::wait_here(const step::StepReductionPtr& reduction) {
+  try {
+    wait(reduction);
+  } catch (...) {
+    training_.reductions.forget(reduction);
+    throw;
+  }
+}
+
+/// The result before the last is not needed any more. Its memory, if it is of a view that has ended, goes beside the
+/// training.
+const void* Runtime::result_of(step::StepReduction& reduction) {
+  if (reduction.give_out()) {
+    auto& [before, last] = results_[reduction.task().name];
+    auto gone = std::exchange(before, std::exchange(last, reduction.region()));
+    if (gone && gone != before && gone != last) views_.reclaim(std::move(gone));
+  }
+  return reduction.result();
+}
+
 double Runtime::average(const std::string& name, double value, double weight) {
   double sums[2] = {weight > 0 ? value * weight : 0, weight};
-  wait(submit({.name = "~average/" + name,
-               .dtype = Dtype::f64,
-               .op = Op::sum,
-               .count = 2,
-               .in = sums,
-               .out = sums,
-               .caller_waits = true}));
+  wait_here(submit({.name = "~average/" + name,
+                    .dtype = Dtype::f64,
+                    .op = Op::sum,
+                    .count = 2,
+                    .in = sums,
+                    .out = sums,
+                    .caller_waits = true}));
   return sums[1] > 0 ? sums[0] / sums[1] : std::nan("");
 }
 
@@ -262,6 +283,7 @@ void Runtime::fill_row() {
   auto& row = training_.turn.fill_row(training_.job);
   row.state_stripe = step() % Replicas::kStripes;
   row.state_digest = training_.stripe_digest;
+  row.deal_digest = combine(training_.job.digest(), training_.job.assignment.to.members_hash());
   row.share = share_;
   training_.adaptation.fill(row, contribution());
 }

@@ -11,6 +11,7 @@
 #include <pliant/pliant.h>
 #include <pliant/rules.h>
 
+#include <array>
 #include <functional>
 #include <map>
 #include <memory>
@@ -114,6 +115,10 @@ class Runtime final : public step::Reducer {
   step::StableRegionPtr region(const std::string& name, std::size_t bytes) override;
   step::StepReductionPtr submit(step::Task task) override { return training_.reductions.submit(std::move(task)); }
   void wait(const step::StepReductionPtr& reduction);
+  /// The same for plain memory of the caller's stack: if this throws, nobody reduces it again.
+  void wait_here(const step::StepReductionPtr& reduction);
+  /// REQUIRES done, of registered memory. Stays readable until the use after the next of its name, whoever holds it.
+  const void* result_of(step::StepReduction& reduction);
   double average(const std::string& name, double value, double weight);
   std::uint64_t digest() { return views_.compare(); }
   /// Ends this worker's part without waiting for anybody: in good order, or because of an exception.
@@ -156,7 +161,8 @@ class Runtime final : public step::Reducer {
   bool own_process_ = false;                 // that a scheduler may notify
   std::uint32_t share_ = step::kUsualShare;  // of the batch that this worker wants from now on
   std::unique_ptr<Notice> notice_;           // while a loop runs
-  Outcome outcome_ = Outcome::running;       // of the loop
+  std::map<std::string, std::array<std::shared_ptr<collective::Region>, 2>> results_;  // given out last, by name
+  Outcome outcome_ = Outcome::running;                                                 // of the loop
 };
 
 }  // namespace pliant::session

@@ -61,7 +61,7 @@ void* Region::data() { return memory_->region->input(); }
 template <class T>
 std::span<const T> Reduction<T>::wait() {
   runtime_->wait(reduction_);
-  return {plain_ ? plain_ : static_cast<const T*>(reduction_->result()), count_};
+  return {plain_ ? plain_ : static_cast<const T*>(runtime_->result_of(*reduction_)), count_};
 }
 
 void Step::log(std::string_view name, double value) { runtime_->log(name, value); }

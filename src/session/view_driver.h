@@ -67,6 +67,8 @@ class ViewDriver {
 
   /// There is memory that was not there: what it needs when the view changes is to be made beforehand, too.
   void regions_changed() { spares_for_ = 0; }
+  /// Nobody reads this memory of an earlier view any more.
+  void reclaim(std::shared_ptr<collective::Region> region) { reclaimer_->take({nullptr, {std::move(region)}}); }
 
   /// Between two steps: the view changes, or this worker is taken in again; until it is inside, or out for good, or
   /// awaits a later loop of its program.

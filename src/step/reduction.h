@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "collective/group.h"
@@ -50,6 +51,9 @@ class StepReduction {
   const Task& task() const { return task_; }
   bool done() const { return state_.is(ReductionTable::done); }
   const collective::OperationHandle& operation() const { return operation_; }
+  const std::shared_ptr<collective::Region>& region() const { return region_; }
+  /// True the first time: its result is read from now on.
+  bool give_out() { return !std::exchange(given_out_, true); }
   /// REQUIRES done(). Registered memory only.
   const void* result() const { return operation_->result(); }
   const collective::Measured& measured() const { return operation_->measured(); }
@@ -63,6 +67,7 @@ class StepReduction {
   std::vector<std::byte> input_;  // of plain memory that is reduced in place: it may have to be reduced again
   std::shared_ptr<collective::Region> region_;  // keeps the result readable when the view has gone
   collective::OperationHandle operation_;
+  bool given_out_ = false;
 };
 using StepReductionPtr = std::shared_ptr<StepReduction>;  // shared: by the session, which repeats it, and whoever waits
 

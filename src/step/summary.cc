@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/bytes.h"
+#include "base/hash.h"
 #include "wire/messages.h"
 
 namespace pliant::step {
@@ -27,7 +28,7 @@ std::string_view take_failure(std::string_view failure, std::size_t& room) {
 std::string encode(const SummaryRow& row) {
   ByteWriter out;
   for (auto word : {row.step, row.view_hash, row.plan_hash, row.leaves, row.delivered, row.samples, row.state_digest,
-                    row.state_stripe, row.skipped, row.share})
+                    row.state_stripe, row.deal_digest, row.skipped, row.share})
     out.put(word);
   for (double seconds : {row.times.compute, row.times.exposed, row.times.stall, row.times.input}) out.put(seconds);
   out.put(row.speed);
@@ -55,7 +56,7 @@ Result<SummaryRow> decode_summary(std::string_view bytes) {
   ByteReader in({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
   SummaryRow row;
   for (auto* word : {&row.step, &row.view_hash, &row.plan_hash, &row.leaves, &row.delivered, &row.samples,
-                     &row.state_digest, &row.state_stripe, &row.skipped, &row.share})
+                     &row.state_digest, &row.state_stripe, &row.deal_digest, &row.skipped, &row.share})
     *word = in.get<std::uint64_t>();
   for (auto* seconds : {&row.times.compute, &row.times.exposed, &row.times.stall, &row.times.input})
     *seconds = in.get<double>();
@@ -154,7 +155,7 @@ Result<Summary> fold(const std::vector<SummaryRow>& rows) {
     if (row.step != rows[0].step || row.view_hash != rows[0].view_hash)
       return Error{Code::mismatch,
                    fmt::format("rank 0 closes step {}, rank {} closes step {}", rows[0].step, rank, row.step)};
-    digests.push_back(row.state_digest);
+    digests.push_back(combine(row.state_digest, row.deal_digest));
     summary.samples += row.samples;
     summary.contributors += row.samples > 0 ? 1 : 0;
     for (auto slot : row.slots) slots.emplace_back(slot, static_cast<int>(rank));

@@ -43,10 +43,11 @@ struct SummaryRow {
   std::uint64_t samples = 0;       ///< contributed to this step
   std::uint64_t state_digest = 0;  ///< of the stripe of state that is due, after the previous step
   std::uint64_t state_stripe = 0;
-  std::uint64_t skipped = 0;  ///< steps skipped so far because of non-finite gradients
-  std::uint64_t share = 0;    ///< of the batch that it wants, relative to the others
-  StepTimes times;            ///< of this worker's previous step
-  double speed = 0;           ///< in it: samples per second of computing; 0: there was none
+  std::uint64_t deal_digest = 0;  ///< of what decides who takes which samples from here on
+  std::uint64_t skipped = 0;      ///< steps skipped so far because of non-finite gradients
+  std::uint64_t share = 0;        ///< of the batch that it wants, relative to the others
+  StepTimes times;                ///< of this worker's previous step
+  double speed = 0;               ///< in it: samples per second of computing; 0: there was none
   /// Whose samples these are, by rank when the step began: its own, and those of the dead that it speaks for.
   std::vector<std::uint64_t> slots;
   std::vector<LogEntry> logs;  ///< of the previous step

@@ -307,14 +307,14 @@ void Buckets::learn_order() {
   if (order_->learned) return;
   auto order = std::exchange(seen_order_, {});
   order.resize(slots_.size());
-  runtime_.wait(runtime_.submit({.name = "gradients/order",
-                                 .dtype = Dtype::i32,
-                                 .op = Op::sum,
-                                 .count = order.size(),
-                                 .in = order.data(),
-                                 .out = order.data(),
-                                 .weight = runtime_.rank() == 0 ? 1.0 : 0.0,
-                                 .caller_waits = true}));
+  runtime_.wait_here(runtime_.submit({.name = "gradients/order",
+                                      .dtype = Dtype::i32,
+                                      .op = Op::sum,
+                                      .count = order.size(),
+                                      .in = order.data(),
+                                      .out = order.data(),
+                                      .weight = runtime_.rank() == 0 ? 1.0 : 0.0,
+                                      .caller_waits = true}));
   // If rank 0 has just died, nobody told: all keep the order they have.
   bool told = std::set<std::int32_t>(order.begin(), order.end()).size() == order.size();
   if (told) std::ranges::copy(order, order_->numbers.begin());  // in place: digests look at this memory

@@ -88,6 +88,20 @@ TEST_F(CoordinatorTest, AnEndBeforeTheFirstViewIsNoHarmIfEnoughAreLeft) {
 
 // ---- takeover ----
 
+TEST_F(CoordinatorTest, ASuccessorWithoutMemoryTakesADeathForNoFailedBeginning) {
+  make({.wanted = 2});
+  hello();
+  say(kAgent, wire::Started{1, 101});
+  say(kAgent, wire::Ended{0, 0, "killed by signal 9", 0, 3});  // it was in view 3
+  hello();
+  EXPECT_TRUE(sent<wire::Over>(kAgent).empty());
+  auto member = join_of(1);
+  member.view = notice_of(view_of(4, 4, {1}));
+  join(member);
+  EXPECT_EQ(refusal(1), "");
+  EXPECT_EQ(machine_->view().epoch, 4U);
+}
+
 TEST_F(CoordinatorTest, LearnsTheViewFromThoseWhoReportIt) {
   make({.wanted = 3});
   auto old_one = join_of(0);

@@ -115,6 +115,18 @@ TEST(Member, ANewcomerPromisesAndGoesOnWaiting) {
 
 // ---- the voter ----
 
+TEST(Member, WhoeverComesBackDoesNotVoteInAViewThatItFellOutOf) {
+  Member two(2, View{}, false, kView.epoch + 1);  // it knows that views up to this one are over
+  (void)two.on_message(1, wire::Claim{9, 1}, kNow);
+  (void)two.on_message(1, wire::InForce{kView.term, notice_of(kView)}, kNow);
+  EXPECT_TRUE(two.view().members.empty());
+  auto proposed = kView;
+  proposed.epoch += 1;
+  auto out = two.on_message(1, wire::Propose{9, notice_of(proposed)}, kNow);
+  EXPECT_FALSE(two.stored());
+  for (const auto& letter : out.letters) EXPECT_FALSE(std::holds_alternative<wire::Stored>(letter.message));
+}
+
 TEST(Member, AProposalUnderThePromisedTermIsStored) {
   auto two = follower(2, kView, 1, 5);
   const auto next = view_of(5, 2, {1, 2});

@@ -309,6 +309,26 @@ TEST(Elastic, CollectivesOutsideTheStepsReductionSurviveToo) {
   });
 }
 
+TEST(Elastic, AResultStaysReadableThoughNobodyHoldsItsReduction) {
+  run_runtimes(3, [](std::unique_ptr<Runtime> runtime) {
+    Session session(std::move(runtime));
+    auto region = session.allocate("r", 4 << 20);
+    std::span<const float> before;
+    for (auto step : session.steps({.steps = 6})) {
+      region.input<float>()[0] = 1;
+      auto now = session.reduce<float>("r", region).wait();
+      if (session.worker() == 2 && step.index() == 1) return;
+      auto size = static_cast<float>(session.size());
+      (void)session.average("an evaluation", 1);  // in which the death is noticed
+      EXPECT_EQ(now[0], step.index() <= 1 ? 3 : size);
+      if (step.index() == 2) {
+        EXPECT_EQ(before[0], 3);  // of the view before
+      }
+      before = now;
+    }
+  });
+}
+
 TEST(Elastic, AThousandReductionsInFlightSurviveADeath) {
   constexpr std::size_t kInFlight = 1'000;
   run_runtimes(3, [](std::unique_ptr<Runtime> runtime) {

@@ -142,6 +142,18 @@ TEST_F(JournalTest, WhatTheLoopsEndWasIsWrittenDown) {
   EXPECT_EQ(std::get<record::EndRecord>(lines_of(1).back()).outcome, record::Outcome::failed);
 }
 
+TEST_F(JournalTest, AssigningOverASessionEndsItInOrder) {
+  {
+    auto session = Session::join();
+    auto steps = session.steps({.steps = 5});
+    auto at = steps.begin();
+    ++at;
+    session = Session::join();  // the one before leaves its loop by itself: it has not failed
+  }
+
+  EXPECT_EQ(std::get<record::EndRecord>(lines_of(0).back()).outcome, record::Outcome::quit);
+}
+
 TEST_F(JournalTest, AJobResumesOnAnotherNumberOfWorkersWhereItWas) {
   setenv("PLIANT_CHECKPOINT_EVERY", "3", 1);
   train(2, 3, {.when = 10, .stop = true});  // all stop in step 10, without a word

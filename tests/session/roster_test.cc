@@ -89,6 +89,33 @@ TEST(Roster, TheCoordinatorHearsOfAViewThatEndsBeforeItIsEntered) {
   EXPECT_EQ(reports.back().view.epoch, 2U);
 }
 
+TEST(Roster, AChangeThatALossHasOvertakenIsNotAdopted) {
+  Post post;
+  Roster roster(member_of(view_of(1, 1, {1, 2, 3}), post));
+  post.lose(3, false, 1);
+  auto decided = view_of(1, 2, {1, 2, 3, 4});
+  decided.planned = 2;
+  roster.adopt(decided);  // a bug if it were: this member recovers
+  EXPECT_TRUE(roster.must_change());
+  EXPECT_EQ(roster.view().epoch, 1U);
+}
+
+TEST(Roster, WhoeverWasLeftBehindIsExpectedUntilItIsGone) {
+  for (bool orderly : {false, true}) {
+    Post post;
+    Roster roster(member_of(view_of(1, 1, {1, 2, 3}), post));
+    EXPECT_FALSE(roster.expects_somebody_back());
+    post.lose(3, false, 1);
+    post.events.on_letter(2, in_force(view_of(2, 2, {1, 2})));
+    EXPECT_FALSE(roster.expects_somebody_back()) << "the dead do not come back";
+    post.events.on_lost({2, false, false, "silent", 0});
+    post.events.on_letter(2, in_force(view_of(3, 3, {1})));
+    EXPECT_TRUE(roster.expects_somebody_back());
+    post.lose(2, orderly, 2);
+    EXPECT_FALSE(roster.expects_somebody_back());
+  }
+}
+
 TEST(Roster, AGoodbyeFromALaterViewProvesNothingAboutThisOne) {
   for (std::uint64_t last_view : {1, 2}) {
     Post post;

@@ -16,6 +16,7 @@ SummaryRow row(std::uint64_t step, std::uint64_t samples, std::vector<LogEntry> 
 TEST(Summary, ComesBackFromItsBytes) {
   auto before = row(7, 64, {{"loss", 0.5, 64}, {"accuracy", 0.9, 64}});
   before.state_digest = 0x1234567890abcdef;
+  before.deal_digest = 17;
   before.times = {0.25, 0.5, 0.125, 0.0625};
   before.policies = {{17, ""}, {0, "it threw"}};
   auto after = decode_summary(encode(before)).or_throw();
@@ -75,12 +76,14 @@ TEST(Summary, FromThreeWorkersOnADeviantIsNamed) {
   EXPECT_EQ(deviants({5, 6}), "ranks differ: 0 | 1");
   EXPECT_EQ(deviants({5, 6, 5}), "rank 1 deviates from ranks 0, 2");
   EXPECT_EQ(deviants({7, 5, 8, 5, 5}), "ranks 0, 2 deviate from ranks 1, 3, 4");
-  std::vector<SummaryRow> rows(3);
-  rows[2].state_digest = 1;
-  auto result = fold(rows);
-  ASSERT_FALSE(result.ok());
-  EXPECT_EQ(result.error().code, Code::diverged);
-  EXPECT_NE(result.error().message.find("rank 2 deviates"), std::string::npos);
+  for (auto differs : {&SummaryRow::state_digest, &SummaryRow::deal_digest}) {
+    std::vector<SummaryRow> rows(3);
+    rows[2].*differs = 1;
+    auto result = fold(rows);
+    ASSERT_FALSE(result.ok());
+    EXPECT_EQ(result.error().code, Code::diverged);
+    EXPECT_NE(result.error().message.find("rank 2 deviates"), std::string::npos);
+  }
 }
 
 }  // namespace
