@@ -21,7 +21,8 @@ using namespace std::chrono_literals;
 
 constexpr int kMostFailures = 3;                           // of a host, before there is a view
 constexpr Nanos kGoodRun = 10s;                            // what failed before is forgotten
-constexpr Nanos kFirstPause = 100ms, kLongestPause = 30s;  // between two attempts to lead to a host
+constexpr Nanos kPauseAtStart = 1s;                        // between two attempts to lead to a host; it doubles
+constexpr Nanos kFirstPause = 100ms, kLongestPause = 30s;  // ... once there is a view
 constexpr Nanos kMargin = 5s;                              // for agents to end after their workers
 constexpr Nanos kBetweenKills = 2s;
 constexpr std::size_t kLastWords = 5;
@@ -347,8 +348,8 @@ void Head::on_end(Host& host) {
 
 /// Its workers may have died with the agent, and the others may have to wait for the next one to prove it.
 Nanos Head::pause_before(const Host& host) const {
-  bool first = host.failures == 1 && state_.view.epoch > 0;
-  return first ? kFirstPause : std::min(kLongestPause, Nanos(1s) * (1 << std::min(host.failures - 1, 5)));
+  auto first = state_.view.epoch > 0 ? kFirstPause : kPauseAtStart;
+  return std::min(kLongestPause, first * (1 << std::min(host.failures - 1, 9)));
 }
 
 /// Can the others do without it?

@@ -5,9 +5,8 @@
 // it gives come by themselves.
 //
 //   phase     event                                to        action
-//   running   a host's agent ends                  running   again, after 0.1 s once there is a view, then after a
-//   while
-//                                                            that doubles from 2 to 30 s
+//   running   a host's agent ends                  running   again, after a while that doubles from 0.1 (before there
+//                                                            is a view: 1) to 30 s
 //   running   ... the third time, and no view yet  ending    unless those left are enough: stop all, say why
 //   running   the script names other hosts         running   lead to the new ones, stop those it does not name any more
 //   running   the coordinator says: over           ending    agents hear it too: wait for them

@@ -49,6 +49,10 @@ Decision Member::on_lost(std::uint64_t id, bool proven, Nanos now, std::uint64_t
   return out;
 }
 
+void Member::on_found(std::uint64_t id) {
+  if (view_.rank_of(id) < 0 && !ended(id)) lost_.erase(id);
+}
+
 Decision Member::on_message(std::uint64_t from, const Agreement& message, Nanos now) {
   Decision out;
   // The dead have no vote. What they said of views that are in force is still true.

@@ -124,6 +124,9 @@ class Member {
   /// `last` (0: not known, or in none). May be repeated; proof may come later. A mere suspicion ends when a
   /// recovery takes the suspect in: repeat it if the suspect is silent in the new view too.
   Decision on_lost(std::uint64_t id, bool proven, Nanos now, std::uint64_t last = 0);
+  /// There is a connection to it again. A suspicion of somebody outside of the view is out of date then; one of a
+  /// member of the view ends with what the members agree on.
+  void on_found(std::uint64_t id);
   /// A peer that says that it has entered a view says that it is in force: pass that on as InForce. Where messages can
   /// be lost, members say it until the view's first step is complete.
   Decision on_message(std::uint64_t from, const Agreement& message, Nanos now);

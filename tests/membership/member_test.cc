@@ -261,6 +261,21 @@ TEST(Member, WhoeverIsSureTellsThoseWhoAsk) {
   EXPECT_EQ(letter_to<wire::InForce>(one.on_message(3, wire::Stored{1, 12345}, kNow), 3).view.epoch, 2U);
 }
 
+/// Somebody who was left behind comes back: connections to it were lost and made again while it was outside.
+TEST(Member, ASuspicionOfANewcomerEndsWhenItIsFound) {
+  Member two(2, view_of(1, 1, {1, 2}));
+  const auto next = view_of(5, 2, {1, 2, 9});
+  (void)two.on_lost(9, false, kNow);
+  two.on_found(9);
+  (void)two.on_message(1, wire::Stored{1, next.hash()}, kNow);
+  EXPECT_TRUE(two.adopt(next, kNow).enter);
+
+  Member one(1, kView);
+  (void)one.on_lost(3, false, kNow);
+  one.on_found(3);  // a member of the view: the recovery has begun
+  EXPECT_TRUE(one.is_lost(3));
+}
+
 TEST(Member, ALossDuringASwitchIsSettledByARecovery) {
   Member one(1, kView);
   const auto next = view_of(5, 2, {1, 2, 3, 9});
