@@ -92,6 +92,8 @@ struct JobRecord {
 
   bool is_part() const { return !job.empty(); }
   const std::string& job_name() const { return is_part() ? job : name; }
+  /// "host b: " where there are several.
+  std::string where() const { return is_part() ? "host " + host.name + ": " : std::string(); }
 };
 /// As in job.json. For agents on other hosts this is also how they hear what to start.
 std::string record_text(const JobRecord& record);
