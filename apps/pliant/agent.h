@@ -29,24 +29,24 @@
 // the coordinator has ended well.
 #pragma once
 
-#include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "apps/pliant/account.h"
-#include "apps/pliant/blame.h"
 #include "apps/pliant/console.h"
 #include "apps/pliant/coordinator_keeper.h"
+#include "apps/pliant/countdown.h"
+#include "apps/pliant/deaths.h"
 #include "apps/pliant/event_log.h"
 #include "apps/pliant/job_dir.h"
-#include "apps/pliant/notice_watch.h"
-#include "apps/pliant/provider.h"
+#include "apps/pliant/job_news.h"
+#include "apps/pliant/own_record.h"
 #include "apps/pliant/run.h"
 #include "apps/pliant/signals.h"
+#include "apps/pliant/slot_supply.h"
 #include "apps/pliant/status_line.h"
 #include "apps/pliant/status_reporter.h"
+#include "apps/pliant/verdict.h"
 #include "apps/pliant/worker_set.h"
 #include "base/clock.h"
 #include "net/loop.h"
@@ -81,8 +81,6 @@ class Agent {
   // agent_start.cc: up to the moment when the loop runs, and what the coordinator says.
   Status start();
   void keep_coordinator();
-  Result<std::string> offer_place();
-  void on_place(const std::string& address);
   int abandon(const Error& error);
   int let_go(const Error& error);
   void introduce();
@@ -90,19 +88,14 @@ class Agent {
   void on_parted(const wire::Parted& parted);
   void start_worker(std::uint64_t id);
   void on_state(const wire::JobState& state);
+  bool resume();
   void on_over(const wire::Over& over);
-  void take_back_over();
   void on_stop(const wire::Stop& stop);
   void on_hopeless(const Error& error);
-  void write_record_soon();
 
-  // agent_supply.cc: slots that come and go, and what they cost.
-  Status open_supply();
-  void on_trace_notice(const std::string& who);
-  void watch_for_notice();
-  void on_notice(const SpotNotice& notice);
-  void follow_price();
-  void set_slots(std::uint32_t slots);
+  // agent_supply.cc: what follows from slots that come and go.
+  SlotEvents slot_events();
+  void on_slots();
   void announce_slots();
   void send_away_surplus();
   void kill_overdue();
@@ -111,9 +104,7 @@ class Agent {
   void reap();
   void on_end(Worker& worker);
   void on_death(const Death& death);
-  void explain_end(std::uint64_t id, bool goodbye);
   void name_early_exit(std::uint64_t id);
-  bool has_begun() const;
   void give_up_on_explanations();
   void tell_end(Worker& worker);
   void on_signal(int number);
@@ -125,7 +116,7 @@ class Agent {
   void begin_settling();
   void settle();
   bool judged();
-  Outcome verdict() const;
+  Outcome judgement() const;
   void conclude(Outcome outcome);
   bool judge_part();
   bool coordinator_is_done();
@@ -133,20 +124,17 @@ class Agent {
   bool leftovers_gone();
   bool output_copied();
 
-  bool ended_well(const Worker& worker) const;
-  bool in_view(std::uint64_t id) const;
   /// What it has written down.
   session::WorkerNote note_of(std::uint64_t id) const;
   /// The same, as the coordinator hears it.
   wire::Ended ended_of(std::uint64_t id, bool good, const std::string& words) const;
   Snapshot snapshot() const;
   void say(const std::string& lines);
-  /// "host b: " where there are several.
-  std::string where() const;
+
+  const JobRecord& record() const { return job_.get(); }
 
   const RunOptions options_;
-  JobRecord record_;
-  JobDir dir_;
+  OwnRecord job_;
   SteadyClock clock_;
   Nanos started_;
   net::Loop loop_;
@@ -156,40 +144,19 @@ class Agent {
   WorkerSet workers_;
   std::optional<CoordinatorKeeper> keeper_;
   EventLog events_;
-  bool record_stale_ = false;
-  std::unique_ptr<Provider> provider_;
-  std::optional<NoticeWatch> notices_;
-  std::uint32_t slots_ = 0;
-  bool told_of_least_ = false;
-  Account account_;
-  std::string own_place_;  // where the coordinator is if it comes here; empty: not chosen yet
-  const bool attached_;    // to a job that ran already
-
-  // What the coordinator said last.
-  wire::JobState state_;
-  std::optional<wire::Over> over_;        // how the job ended
-  std::set<std::uint64_t> said_goodbye_;  // of those that an earlier agent started
-  std::vector<WorkerRecord> missed_;      // ... those whose end nobody saw, and no coordinator has heard of
+  SlotSupply supply_;
+  JobNews news_;
+  std::vector<WorkerRecord> missed_;  // an earlier agent's, whose end nobody saw, and no coordinator has heard of
   bool refused_ = false;
-  std::optional<wire::Progress> progress_;
-  Pace pace_;
 
   Phase phase_ = Phase::running;
-  int turn_ = 0;
-  std::vector<Death> deaths_;
-  std::vector<Death> unexplained_;      // the coordinator will say whether they said goodbye
-  std::set<std::uint64_t> unanswered_;  // it was told of their ends, and what it has heard from them may be on its way
-  Nanos told_{0};                       // when it was told last
+  Deaths deaths_;
   std::optional<Error> cannot_start_;
-  bool interrupted_ = false;
+  Countdown countdown_;
   Nanos stopping_since_{0};
   bool reported_ = false;
   bool judged_ = false;
-  Outcome outcome_ = Outcome::running;  // of the job; known when it is judged
-  int exit_status_ = 0;
-  std::optional<Nanos> end_at_;    // when to send SIGTERM
-  std::optional<Nanos> kill_at_;   // when to send SIGKILL
-  std::optional<Nanos> leave_at_;  // when to stop waiting for whoever reads our output
+  Verdict verdict_;
   bool leftovers_gone_ = false;
   Nanos next_scan_{0};
 };

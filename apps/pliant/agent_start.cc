@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "apps/pliant/agent.h"
+#include "apps/pliant/status_file.h"
 #include "base/log.h"
 #include "base/system.h"
-#include "net/tcp.h"
 
 namespace pliant::cli {
 namespace {
@@ -42,17 +42,15 @@ net::Credentials agent_credentials(const std::string& job, const net::Secret& se
 
 Agent::Agent(const RunOptions& options, JobRecord record, JobDir dir, std::vector<std::string> environment)
     : options_(options),
-      record_(std::move(record)),
-      dir_(std::move(dir)),
+      job_(std::move(record), std::move(dir),
+           [this](const Error& error) { say(fmt::format("pliant: {}\n", error.message)); }),
       started_(clock_.now()),
       console_(STDOUT_FILENO, STDERR_FILENO),
-      reporter_(console_, options_.status, dir_.path()),
-      workers_(loop_, console_, worker_options(options_, record_, dir_.path(), std::move(environment)),
+      reporter_(console_, options_.status, job_.path()),
+      workers_(loop_, console_, worker_options(options_, job_.get(), job_.path(), std::move(environment)),
                [this] { reap(); }),
-      account_(record_.plan.price.empty() ? Prices() : parse_prices(record_.plan.price).or_throw()),
-      attached_(!record_.workers.empty()) {
-  state_.wanted = record_.plan.wanted;
-}
+      supply_(loop_, job_.get(), events_, slot_events()),
+      news_(job_.get().plan.wanted, job_.get().plan.supply.price) {}
 
 Agent::~Agent() = default;
 
@@ -61,19 +59,20 @@ Status Agent::start() {
       loop_, [this](int number) { on_signal(number); }, options_.join != "-");
   if (!signals.ok()) return signals.error();
   signals_ = std::move(signals).value();
-  auto here = record_.is_part() ? record_.host.slots : record_.plan.wanted;
-  PLIANT_TRY(workers_.prepare(here, record_.is_part() ? here : record_.plan.most));
-  for (const auto& worker : record_.workers) {
+  auto here = record().is_part() ? record().host.slots : record().plan.wanted;
+  PLIANT_TRY(workers_.prepare(here, record().is_part() ? here : record().plan.most));
+  for (const auto& worker : record().workers) {
     auto runs = workers_.take_up(worker);
     if (!runs.ok()) return runs.error();
     // On one host the coordinator has seen to it; on another one, only this can prove it.
-    if (!runs.value() && record_.is_part()) missed_.push_back(worker);
+    if (!runs.value() && record().is_part()) missed_.push_back(worker);
   }
-  events_.open(record_.plan, record_.is_part() ? "agent-" + record_.host.name : "agent");
-  events_.note(attached_ ? "attached" : "begun", record_.name);
-  PLIANT_TRY(open_supply());
+  events_.open(record().plan, record().is_part() ? "agent-" + record().host.name : "agent");
+  events_.note(job_.attached() ? "attached" : "begun", record().name);
+  if (auto seen = read_status(job_.path())) news_.account().carry_over(seen->bill);
+  PLIANT_TRY(supply_.open());
   keep_coordinator();
-  watch_for_notice();
+  supply_.watch_for_notice();
   return {};
 }
 
@@ -85,45 +84,24 @@ void Agent::keep_coordinator() {
   };
   events.on_message = [this](const wire::Message& message) { on_message(message); };
   events.on_hopeless = [this](const Error& error) { on_hopeless(error); };
-  events.offer = [this] { return offer_place(); };
-  events.on_place = [this](const std::string& address) { on_place(address); };
-  events.on_trouble = [this](const std::string& line) { say(fmt::format("pliant: {}{}\n", where(), line)); };
-  const auto& plan = record_.plan;
-  KeeperOptions options{dir_.path(), plan.coordinator,   std::nullopt,    plan.store,
-                        record_.job, !record_.is_part(), workers_.files()};
-  if (record_.is_part())
-    options.credentials = agent_credentials(record_.job, net::Secret::from_file(secret_file(dir_.path())).or_throw());
+  events.offer = [this] { return job_.offer_place(); };
+  events.on_place = [this](const std::string& address) {
+    events_.note("place", address);
+    job_.note_place(address);
+  };
+  events.on_trouble = [this](const std::string& line) { say(fmt::format("pliant: {}{}\n", record().where(), line)); };
+  const auto& plan = record().plan;
+  KeeperOptions options{job_.path(),  plan.coordinator,    std::nullopt,    plan.store,
+                        record().job, !record().is_part(), workers_.files()};
+  if (record().is_part())
+    options.credentials = agent_credentials(record().job, net::Secret::from_file(secret_file(job_.path())).or_throw());
   keeper_.emplace(loop_, std::move(options), std::move(events));
-}
-
-/// The coordinator may come here if its host is lost: where is it then?
-Result<std::string> Agent::offer_place() {
-  if (own_place_.empty()) {
-    auto there = net::parse_endpoint(record_.plan.endpoint);
-    if (!there.ok()) return there.error();
-    const auto& chosen = record_.plan.interface_name;
-    auto address = chosen.empty() ? net::address_towards(there.value().address) : net::address_of_interface(chosen);
-    if (!address.ok()) return address.error();
-    auto ports = net::parse_ports(record_.plan.ports.empty() ? "0" : record_.plan.ports);
-    auto listener = net::tcp_listen(address.value(), ports.value());
-    if (!listener.ok()) return listener.error();
-    own_place_ = listener.value().endpoint.text();
-  }
-  record_.plan.endpoint = own_place_;  // for the coordinator that is started here
-  PLIANT_TRY(dir_.write(record_));
-  return "tcp:" + own_place_;
-}
-
-void Agent::on_place(const std::string& address) {
-  events_.note("place", address);
-  if (auto written = write_place(dir_.path(), address); !written.ok())
-    say(fmt::format("pliant: {}\n", written.error().message));
 }
 
 /// This agent is of no use to a job that runs without it.
 int Agent::let_go(const Error& error) {
   say(fmt::format("pliant run: {}\n", error.message));
-  dir_.release();
+  job_.release();
   return 1;
 }
 
@@ -142,9 +120,10 @@ int Agent::abandon(const Error& error) {
 
 /// The second hello says that this is all.
 void Agent::introduce() {
-  wire::AgentHello hello{record_.job_name(), record_.host.name, slots_, record_.plan.kind};
+  wire::AgentHello hello{record().job_name(), record().host.name, supply_.slots(), record().plan.supply.kind};
   keeper_->send(hello);
-  if (interrupted_ && !record_.is_part()) keeper_->send(wire::Stop{});  // the one before may not have heard it
+  if (verdict_.interrupted() && !record().is_part())
+    keeper_->send(wire::Stop{});  // the one before may not have heard it
   for (const auto& worker : missed_) {
     keeper_->send(wire::Started{worker.id, worker.process.pid});
     auto ended = ended_of(worker.id, false, "it ended while there was no agent");
@@ -164,8 +143,7 @@ void Agent::tell_end(Worker& worker) {
   const auto& ending = *worker.process.ending();
   auto ended = ended_of(worker.id, ending.good(), ending.words());
   ended.taken = static_cast<std::uint8_t>(worker.leave_by.has_value());
-  if (keeper_->send(ended)) unanswered_.insert(worker.id);
-  told_ = clock_.now();
+  deaths_.told(worker.id, keeper_->send(ended), clock_.now());
 }
 
 void Agent::on_message(const wire::Message& message) {
@@ -174,9 +152,7 @@ void Agent::on_message(const wire::Message& message) {
   } else if (const auto* state = std::get_if<wire::JobState>(&message)) {
     on_state(*state);
   } else if (const auto* progress = std::get_if<wire::Progress>(&message)) {
-    progress_ = *progress;
-    pace_.on_progress(clock_.now(), *progress);
-    account_.on_progress(seconds(clock_.now()), *progress);
+    news_.on_progress(clock_.now(), *progress);
   } else if (const auto* parted = std::get_if<wire::Parted>(&message)) {
     on_parted(*parted);
   } else if (const auto* over = std::get_if<wire::Over>(&message)) {
@@ -190,12 +166,11 @@ void Agent::on_message(const wire::Message& message) {
 }
 
 void Agent::on_parted(const wire::Parted& parted) {
-  unanswered_.erase(parted.id);
+  deaths_.answered(parted.id);
   std::erase_if(missed_, [&](const WorkerRecord& worker) { return worker.id == parted.id; });
   for (auto& worker : workers_.all()) worker.heard_of = worker.heard_of || worker.id == parted.id;
-  for (auto& worker : record_.workers) worker.told = worker.told || worker.id == parted.id;
-  write_record_soon();
-  explain_end(parted.id, parted.goodbye != 0);
+  job_.note_told(parted.id, loop_);
+  if (auto death = deaths_.explain(parted.id, parted.goodbye != 0)) on_death(*death);
   if (!parted.goodbye) name_early_exit(parted.id);
 }
 
@@ -204,14 +179,13 @@ void Agent::start_worker(std::uint64_t id) {
   auto started = workers_.start(id);
   if (started.ok()) {
     const auto& worker = *started.value();
-    record_.workers.push_back({worker.process.id(), worker.out, worker.err, id});
-    write_record_soon();
+    job_.add_worker({worker.process.id(), worker.out, worker.err, id}, loop_);
     keeper_->send(wire::Started{id, worker.process.id().pid});
     events_.note("started", id, fmt::format("process {}", worker.process.id().pid));
     return;
   }
-  if (attached_ || record_.is_part() || state_.view.epoch > 0) {  // those who run are not concerned
-    say(fmt::format("pliant: {}{}\n", where(), started.error().message));
+  if (job_.attached() || record().is_part() || news_.has_begun()) {  // those who run are not concerned
+    say(fmt::format("pliant: {}{}\n", record().where(), started.error().message));
     keeper_->send(wire::Ended{id, 0, started.error().message});
     return;
   }
@@ -219,50 +193,38 @@ void Agent::start_worker(std::uint64_t id) {
   loop_.stop();
 }
 
-/// Once for all that are asked for together.
-void Agent::write_record_soon() {
-  if (std::exchange(record_stale_, true)) return;
-  loop_.post([this] {
-    record_stale_ = false;
-    if (auto written = dir_.write(record_); !written.ok()) say(fmt::format("pliant: {}\n", written.error().message));
-  });
-}
-
 void Agent::on_state(const wire::JobState& state) {
-  bool first = state_.view.epoch == 0 && state.view.epoch > 0;
-  bool again = !first && state.view.restarts > state_.view.restarts;
-  if (again && !record_.is_part()) say(restart_line(state.view));
-  bool newer = std::pair(state.view.epoch, state.view.term) > std::pair(state_.view.epoch, state_.view.term);
-  state_ = state;
-  if (over_ && newer) take_back_over();
-  account_.on_state(seconds(clock_.now()), state);
-  if (!first || phase_ != Phase::ending || kill_at_) return;
+  auto news = news_.on_state(clock_.now(), state);
+  if (news == StateNews::again && !record().is_part()) say(restart_line(state.view));
+  if (news != StateNews::nothing && news_.is_over()) {
+    news_.take_back_over();
+    resume();
+  }
   // Whoever failed did so in a job that had begun: the others know how to go on.
-  phase_ = Phase::running;
-  end_at_.reset();
-  for (const auto& death : deaths_) announce(death);
+  if (news == StateNews::first && resume())
+    for (const auto& death : deaths_.all()) announce(death);
 }
 
-/// Somebody trains in a view that the coordinator had not heard of when it said that the job was over.
-void Agent::take_back_over() {
-  over_.reset();
-  if (phase_ != Phase::ending || kill_at_) return;
+/// It was about to end: it goes on, unless its workers were told to end already.
+bool Agent::resume() {
+  if (phase_ != Phase::ending || countdown_.told()) return false;
   phase_ = Phase::running;
-  end_at_.reset();
+  countdown_.call_off_end();
+  return true;
 }
 
 void Agent::on_over(const wire::Over& over) {
-  over_ = over;
-  if (wire::outcome_in(over.outcome) != Outcome::failed || !record_.is_part() || phase_ != Phase::running) return;
+  news_.on_over(over);
+  if (wire::outcome_in(over.outcome) != Outcome::failed || !record().is_part() || phase_ != Phase::running) return;
   phase_ = Phase::ending;  // those who wait are told as well: give them the time to go by themselves
-  end_at_ = clock_.now() + kPatience;
+  countdown_.end_at(clock_.now() + kPatience);
 }
 
 /// The job is stopped from elsewhere.
 void Agent::on_stop(const wire::Stop& stop) {
-  if (!record_.is_part() || phase_ == Phase::settling) return;
+  if (!record().is_part() || phase_ == Phase::settling) return;
   if (phase_ != Phase::stopping) {
-    interrupted_ = true;
+    verdict_.interrupt(0);
     phase_ = Phase::stopping;
     if (!stop.force) end_workers();
   }
@@ -271,10 +233,9 @@ void Agent::on_stop(const wire::Stop& stop) {
 
 void Agent::on_hopeless(const Error& error) {
   if (phase_ == Phase::settling) return;
-  say(fmt::format("pliant: job '{}' failed: {}\n", record_.name, error.message));
+  say(fmt::format("pliant: job '{}' failed: {}\n", record().name, error.message));
   reported_ = true;
-  outcome_ = Outcome::failed;
-  exit_status_ = 1;
+  verdict_.fail(1);
   phase_ = Phase::stopping;
   end_workers();
   if (workers_.alive() == 0) begin_settling();

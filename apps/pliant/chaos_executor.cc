@@ -1,11 +1,9 @@
 #include "apps/pliant/chaos_executor.h"
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <csignal>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <thread>
@@ -13,7 +11,6 @@
 
 #include "apps/pliant/chaos_freezer.h"
 #include "apps/pliant/command.h"
-#include "apps/pliant/worker_env.h"
 #include "base/system.h"
 
 namespace pliant::cli::chaos {
@@ -62,7 +59,8 @@ Executor::Executor(const Clock& clock, Observer& observer, Guard guard, Executor
       observer_(observer),
       guard_(std::move(guard)),
       options_(std::move(options)),
-      say_(std::move(say)) {}
+      say_(std::move(say)),
+      children_(options_.log, say_) {}
 
 Executor::~Executor() {
   for (auto& [number, pending] : undos_) {
@@ -167,7 +165,7 @@ void Executor::grow_to(std::uint32_t least) {
 }
 
 void Executor::resize(std::uint32_t workers) {
-  start({"pliant", "resize", observer_.job().record.name, std::to_string(workers)}, "resize");
+  children_.start({"pliant", "resize", observer_.job().record.name, std::to_string(workers)}, "resize");
   asked_ = {workers, clock_.now()};
 }
 
@@ -243,7 +241,7 @@ Result<std::string> Executor::hit_link(const Event& event) {
   };
   auto command = options_.links.command(event.kind, event.host);
   keep_until(event.pause, heal, healed, command);
-  run_command(command);
+  children_.run_command(command);
   return fmt::format("{} {}", event.host, for_how_long(event.pause));
 }
 
@@ -275,11 +273,11 @@ void Executor::keep_until(Nanos pause, const Undo& undo, std::function<void()> a
 void Executor::undo(std::uint64_t number) {
   auto found = undos_.find(number);
   if (found == undos_.end()) return;
-  if (runs(found->second.command)) return at(kBetweenLooks, [this, number] { undo(number); });
+  if (children_.runs(found->second.command)) return at(kBetweenLooks, [this, number] { undo(number); });
   auto pending = std::move(found->second);
   undos_.erase(found);
   if (pending.undo.what == Undo::What::command)
-    run_command(pending.undo.command);
+    children_.run_command(pending.undo.command);
   else
     perform(pending.undo);
   guard_.drop(number);
@@ -292,7 +290,7 @@ void Executor::undo_all() {
   for (bool commands : {false, true}) {  // processes first: commands take time
     for (auto& [number, pending] : all) {
       if ((pending.undo.what == Undo::What::command) != commands) continue;
-      for (auto end = clock_.now() + kTimeForCommands; runs(pending.command) && clock_.now() < end;)
+      for (auto end = clock_.now() + kTimeForCommands; children_.runs(pending.command) && clock_.now() < end;)
         std::this_thread::sleep_for(kBetweenLooks), reap();
       perform(pending.undo);
       guard_.drop(number);
@@ -304,26 +302,12 @@ void Executor::undo_all() {
 
 // ---- children ----
 
-Result<WatchedProcess> Executor::spawn(const std::vector<std::string>& words) const {
-  SpawnOptions options;
-  std::error_code problem;
-  bool self = words[0] == "pliant";
-  options.path = self ? std::filesystem::read_symlink("/proc/self/exe", problem).string() : words[0];
-  options.argv = words;
-  options.env = own_environment();
-  options.out = options.err = options_.log;
-  getrlimit(RLIMIT_NOFILE, &options.files);
-  options.append = true;
-  options.own_session = true;
-  return WatchedProcess::spawn(options);
-}
-
 void Executor::attach(int attempts) {
   agent_wanted_ = false;
-  if (agent_) children_.push_back({std::move(*agent_), ""});
+  if (agent_) children_.adopt(std::move(*agent_));
   agent_.reset();
   if (!observer_.look()) return;  // the job has ended without an agent
-  auto started = spawn({"pliant", "run", "--attach", observer_.job().record.name, "--status", "off"});
+  auto started = children_.spawn({"pliant", "run", "--attach", observer_.job().record.name, "--status", "off"});
   if (!started.ok()) return say_("cannot start another agent: " + started.error().message);
   agent_ = std::move(started).value();
   // It may come too early, or the job may just have ended: then there is nothing to attach to.
@@ -334,27 +318,9 @@ void Executor::attach(int attempts) {
   });
 }
 
-void Executor::start(const std::vector<std::string>& words, const std::string& what) {
-  auto started = spawn(words);
-  if (!started.ok()) return say_(fmt::format("{}: {}", what, started.error().message));
-  children_.push_back({std::move(started).value(), what});
-}
-
-void Executor::run_command(const std::string& command) { start({"/bin/sh", "-c", command}, command); }
-
-bool Executor::runs(const std::string& command) const {
-  return !command.empty() && std::ranges::any_of(children_, [&](const auto& child) { return child.what == command; });
-}
-
 void Executor::reap() {
   if (agent_) agent_->reap();
-  std::erase_if(children_, [&](auto& child) {
-    if (!child.process.reap()) return false;
-    const auto& ending = *child.process.ending();
-    if (!ending.good() && !child.what.empty())
-      say_(fmt::format("{}: {} ({} says why)", child.what, ending.words(), options_.log));
-    return true;
-  });
+  children_.reap();
 }
 
 // ---- time ----
@@ -378,7 +344,7 @@ std::optional<Nanos> Executor::next_due() const {
 }
 
 bool Executor::busy() const {
-  return !later_.empty() || !undos_.empty() || runs(healing_) || runs(options_.store_restart);
+  return !later_.empty() || !undos_.empty() || children_.runs(healing_) || children_.runs(options_.store_restart);
 }
 
 Situation Executor::situation() const {
@@ -388,8 +354,8 @@ Situation Executor::situation() const {
   now.agent = now.agent && !agent_stopped_ && !agent_wanted_;
   now.coordinators_killed = static_cast<int>(coordinators_killed_.size());
   now.linked = options_.links.targets();
-  now.link_busy = link_busy_ || runs(healing_);
-  now.store = !options_.store.empty() && !store_stopped_ && !runs(options_.store_restart);
+  now.link_busy = link_busy_ || children_.runs(healing_);
+  now.store = !options_.store.empty() && !store_stopped_ && !children_.runs(options_.store_restart);
   for (auto& worker : now.workers)
     if (!cut_host_.empty() && worker.host == cut_host_) worker.stopped = true;
   return now;

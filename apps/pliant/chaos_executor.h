@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "apps/pliant/chaos_children.h"
 #include "apps/pliant/chaos_links.h"
 #include "apps/pliant/chaos_observer.h"
 #include "apps/pliant/chaos_plan.h"
@@ -76,18 +77,9 @@ class Executor {
   void undo(std::uint64_t number);
   void attach(int attempts);
   void resize(std::uint32_t workers);
-  void start(const std::vector<std::string>& words, const std::string& what);
-  void run_command(const std::string& command);
-  /// As of the last reap().
-  bool runs(const std::string& command) const;
-  Result<WatchedProcess> spawn(const std::vector<std::string>& words) const;
   void reap();
   void at(Nanos delay, std::function<void()> task);
 
-  struct Child {
-    WatchedProcess process;
-    std::string what;
-  };
   struct Pending {
     Undo undo;
     std::function<void()> after;
@@ -103,7 +95,7 @@ class Executor {
   std::multimap<Nanos, std::function<void()>> later_;
   std::map<std::uint64_t, Pending> undos_;
   std::uint64_t next_undo_ = 0;
-  std::vector<Child> children_;
+  Children children_;
   std::optional<WatchedProcess> agent_;
   bool agent_wanted_ = false;  // it was killed, and no other one is there yet
   bool agent_stopped_ = false, coordinator_stopped_ = false, store_stopped_ = false, link_busy_ = false;

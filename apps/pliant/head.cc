@@ -11,6 +11,7 @@
 
 #include "apps/pliant/agent.h"
 #include "apps/pliant/join.h"
+#include "apps/pliant/status_file.h"
 #include "apps/pliant/ticket.h"
 #include "base/log.h"
 
@@ -19,11 +20,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int kMostFailures = 3;                           // of a host, before there is a view
-constexpr Nanos kGoodRun = 10s;                            // what failed before is forgotten
-constexpr Nanos kPauseAtStart = 1s;                        // between two attempts to lead to a host; it doubles
-constexpr Nanos kFirstPause = 100ms, kLongestPause = 30s;  // ... once there is a view
-constexpr Nanos kMargin = 5s;                              // for agents to end after their workers
+constexpr Nanos kMargin = 5s;  // for agents to end after their workers
 constexpr Nanos kBetweenKills = 2s;
 constexpr std::size_t kLastWords = 5;
 constexpr std::string_view kTcp = "tcp:";
@@ -37,19 +34,18 @@ bool was_told_to(const Ending& ending) {
 
 Head::Head(const RunOptions& options, JobRecord record, JobDir dir, std::vector<std::string> environment)
     : options_(options),
-      record_(std::move(record)),
-      dir_(std::move(dir)),
+      job_(std::move(record), std::move(dir),
+           [this](const Error& error) { say(fmt::format("pliant: {}\n", error.message)); }),
       environment_(std::move(environment)),
       started_(clock_.now()),
       console_(STDOUT_FILENO, STDERR_FILENO),
-      reporter_(console_, options_.status, dir_.path()),
-      account_(record_.plan.price.empty() ? Prices() : parse_prices(record_.plan.price).or_throw()) {
-  state_.wanted = record_.plan.wanted;
-}
+      reporter_(console_, options_.status, job_.path()),
+      supply_(loop_, job_.get(), job_.path(), events_, supply_events()),
+      news_(job_.get().plan.wanted, job_.get().plan.supply.price) {}
 
 Head::~Head() {
   for (const auto& host : hosts_)
-    if (host.runs()) loop_.unwatch(host.process->pidfd());
+    if (host.runs()) loop_.unwatch(host.process()->pidfd());
 }
 
 int Head::run() {
@@ -62,18 +58,18 @@ int Head::run() {
   loop_.run();
   discovery_.reset();
   console_.erase();
-  events_.note("over", std::string(name_of(outcome_)));
-  reporter_.finish(record_.name, outcome_, snapshot());
-  reporter_.present(account_.words(seconds(clock_.now())), events_);
+  events_.note("over", std::string(name_of(verdict_.outcome())));
+  reporter_.finish(record().name, verdict_.outcome(), snapshot());
+  reporter_.present(news_.account().words(seconds(clock_.now())), events_);
   console_.flush();
   sweep_parts();
-  return exit_status_;
+  return verdict_.exit_status();
 }
 
 /// A host that was lost shortly before the end has left its part of the job; of hosts that are this machine it is here.
 void Head::sweep_parts() {
-  auto base = std::filesystem::path(dir_.path()).parent_path();
-  for (const auto& host : hosts_) sweep(base, base / part_name(record_.name, host.place.name));
+  auto base = std::filesystem::path(job_.path()).parent_path();
+  for (const auto& host : hosts_) sweep(base, base / part_name(record().name, host.name()));
 }
 
 Status Head::start() {
@@ -82,14 +78,16 @@ Status Head::start() {
   signals_ = std::move(signals).value();
   getrlimit(RLIMIT_NOFILE, &files_);
   files_.rlim_cur = files_.rlim_max;  // for the coordinator, which has a connection to every worker
-  events_.open(record_.plan, "agent");
-  events_.note(record_.hosts.empty() ? "begun" : "attached", record_.name);
+  events_.open(record().plan, "agent");
+  events_.note(record().hosts.empty() ? "begun" : "attached", record().name);
   keep_coordinator();
-  PLIANT_TRY(open_supply());
-  for (const auto& place : record_.plan.hosts) add_host(place);
-  if (record_.plan.discovery.empty()) return {};
+  if (auto seen = read_status(job_.path())) news_.account().carry_over(seen->bill);
+  PLIANT_TRY(supply_.open(Nanos(options_.grace)));
+  ask_supply();
+  for (const auto& place : record().plan.hosts) add_host(place);
+  if (record().plan.discovery.empty()) return {};
   discovery_.emplace(
-      loop_, record_.plan.discovery, dir_.path(), [this](const auto& hosts) { on_hosts(hosts); },
+      loop_, record().plan.discovery, job_.path(), [this](const auto& hosts) { on_hosts(hosts); },
       [this](const std::string& why) { say(fmt::format("pliant: {}\n", why)); });
   return {};
 }
@@ -100,50 +98,45 @@ void Head::keep_coordinator() {
   KeeperEvents events;
   events.on_connected = [this] {
     events_.note("coordinator", "connected");
-    wire::AgentHello watching{record_.name, "", 0};
+    wire::AgentHello watching{record().name, "", 0};
     keeper_->send(watching);
     keeper_->send(watching);  // that is all
   };
   events.on_message = [this](const wire::Message& message) { on_message(message); };
   events.on_hopeless = [this](const Error& error) { on_hopeless(error); };
-  events.offer = [this] { return Result<std::string>("tcp:" + record_.plan.endpoint); };
+  events.offer = [this] { return Result<std::string>("tcp:" + record().plan.endpoint); };
   events.on_place = [this](const std::string& address) { on_place(address); };
   events.on_trouble = [this](const std::string& line) { say(fmt::format("pliant: {}\n", line)); };
-  KeeperOptions options{dir_.path(), record_.plan.coordinator, std::nullopt, record_.plan.store, record_.name, true,
+  KeeperOptions options{job_.path(), record().plan.coordinator, std::nullopt, record().plan.store, record().name, true,
                         files_};
-  if (!record_.plan.store.empty())
-    options.credentials = agent_credentials(record_.name, net::Secret::from_file(secret_file(dir_.path())).or_throw());
+  if (!record().plan.store.empty())
+    options.credentials = agent_credentials(record().name, net::Secret::from_file(secret_file(job_.path())).or_throw());
   keeper_.emplace(loop_, std::move(options), std::move(events));
 }
 
 /// Agents that are led to from now on ask the coordinator where it is.
 void Head::on_place(const std::string& address) {
   events_.note("place", address);
-  auto written = write_place(dir_.path(), address);
-  auto ticket = read_ticket(ticket_file(dir_.path()));
-  if (written.ok() && ticket.ok() && address.starts_with(kTcp)) {
-    ticket.value().endpoint = address.substr(kTcp.size());
-    written = write_ticket(dir_.path(), ticket.value());
-  }
+  job_.note_place(address);
+  auto ticket = read_ticket(ticket_file(job_.path()));
+  if (!ticket.ok() || !address.starts_with(kTcp)) return;
+  ticket.value().endpoint = address.substr(kTcp.size());
+  auto written = write_ticket(job_.path(), ticket.value());
   if (!written.ok()) say(fmt::format("pliant: {}\n", written.error().message));
 }
 
 void Head::on_message(const wire::Message& message) {
   if (const auto* state = std::get_if<wire::JobState>(&message)) {
-    if (state_.view.epoch > 0 && state->view.restarts > state_.view.restarts) say(restart_line(state->view));
-    bool newer = std::pair(state->view.epoch, state->view.term) > std::pair(state_.view.epoch, state_.view.term);
-    if (over_ && newer && phase_ == Phase::ending) {  // somebody trains on whom the coordinator had not heard of
-      over_.reset();
-      end_at_.reset();
+    auto news = news_.on_state(clock_.now(), *state);
+    if (news == StateNews::again) say(restart_line(state->view));
+    if (news != StateNews::nothing && news_.is_over() && phase_ == Phase::ending) {
+      news_.take_back_over();
+      countdown_.call_off_end();
       phase_ = Phase::running;
     }
-    state_ = *state;
-    account_.on_state(seconds(clock_.now()), *state);
-    ask_provider();
+    ask_supply();
   } else if (const auto* progress = std::get_if<wire::Progress>(&message)) {
-    progress_ = *progress;
-    pace_.on_progress(clock_.now(), *progress);
-    account_.on_progress(seconds(clock_.now()), *progress);
+    news_.on_progress(clock_.now(), *progress);
   } else if (const auto* over = std::get_if<wire::Over>(&message)) {
     on_over(*over);
   } else if (const auto* refusal = std::get_if<wire::Refusal>(&message)) {
@@ -152,9 +145,9 @@ void Head::on_message(const wire::Message& message) {
 }
 
 void Head::on_over(const wire::Over& over) {
-  over_ = over;
+  news_.on_over(over);
   if (wire::outcome_in(over.outcome) == Outcome::failed && phase_ == Phase::running)
-    failure_ = over.reason.empty() ? "no worker has finished it" : printable(over.reason);
+    failure_ = over.reason.empty() ? "no worker has finished it" : news_.reason();
   if (phase_ == Phase::running) finish_soon();
 }
 
@@ -167,8 +160,8 @@ void Head::on_hopeless(const Error& error) {
 /// The agents hear of the end as well, and go when their workers have gone.
 void Head::finish_soon() {
   phase_ = Phase::ending;
-  if (provider_) provider_->request(0);
-  end_at_ = clock_.now() + options_.grace + kMargin;
+  supply_.ask_for_none();
+  countdown_.end_at(clock_.now() + options_.grace + kMargin);
 }
 
 // ---- signals ----
@@ -176,9 +169,8 @@ void Head::finish_soon() {
 void Head::on_signal(int number) {
   bool force = number == SIGQUIT || phase_ == Phase::stopping;
   if (phase_ == Phase::running) {
-    interrupted_ = true;
-    exit_status_ = 128 + number;
-    say(fmt::format("pliant: stopping job '{}'{}\n", record_.name,
+    verdict_.interrupt(number);
+    say(fmt::format("pliant: stopping job '{}'{}\n", record().name,
                     number == SIGINT ? " (Ctrl-C again kills its workers at once)" : ""));
   }
   phase_ = Phase::stopping;
@@ -186,177 +178,145 @@ void Head::on_signal(int number) {
 }
 
 void Head::stop_all(bool force) {
-  if (provider_) provider_->request(0);
+  supply_.ask_for_none();
   stop_wanted_ = force || stop_wanted_.value_or(false);
-  end_at_ = clock_.now() + (force ? Nanos(0) : Nanos(options_.grace)) + kMargin;
-  leave_at_ = *end_at_ + kMargin;
+  auto end = clock_.now() + (force ? Nanos(0) : Nanos(options_.grace)) + kMargin;
+  countdown_.end_at(end);
+  countdown_.leave_at(end + kMargin);
 }
 
 void Head::signal_all(int number) {
   for (const auto& host : hosts_)
-    if (host.runs()) host.process->signal_group(number);
+    if (host.runs()) host.process()->signal_group(number);
 }
 
 void Head::tick() {
   auto now = clock_.now();
   for (auto& host : hosts_) {
-    for (auto& tail : host.tails) tail.poll(console_);
-    if (host.again_at && now >= *host.again_at && phase_ == Phase::running && host.wanted) lead_to(host);
+    host.poll(console_);
+    if (host.due(now) && phase_ == Phase::running) lead_to(host);
   }
-  follow_outputs();
-  for (auto& tail : tails_) tail.poll(console_);
-  ask_provider();
+  supply_.poll(console_);
+  ask_supply();
   console_.flush();
   if (stop_wanted_ && keeper_->send(wire::Stop{"", static_cast<std::uint8_t>(*stop_wanted_)})) stop_wanted_.reset();
-  if (end_at_ && now >= *end_at_) {
-    signal_all(kill_at_ ? SIGKILL : SIGTERM);
-    kill_at_ = now;
-    end_at_ = now + kBetweenKills;
+  if (countdown_.end_due(now)) {
+    signal_all(countdown_.told() ? SIGKILL : SIGTERM);
+    countdown_.kill_at(now);
+    countdown_.end_at(now + kBetweenKills);
   }
   reporter_.update(now, snapshot());
-  bool enough = leave_at_ && now >= *leave_at_;
-  if (phase_ == Phase::running || !all_gone() || (!output_copied() && !enough)) return;
+  if (phase_ == Phase::running || !all_gone() || (!output_copied() && !countdown_.leave_due(now))) return;
   if (std::exchange(concluded_, true)) return;
   conclude();
-  if (provider_) provider_->end();
+  supply_.end();
   keeper_->end();
   keeper_->forget([this] { loop_.stop(); });
 }
 
 /// An agent that could not be told that the job is finished does not make it fail.
 void Head::conclude() {
-  outcome_ = over_ ? wire::outcome_in(over_->outcome) : Outcome::failed;
-  if (outcome_ == Outcome::finished) {
-    exit_status_ = 0;
-    return;
-  }
-  if (interrupted_ || outcome_ == Outcome::stopped) {
-    outcome_ = Outcome::stopped;
-    if (!interrupted_) exit_status_ = 128 + SIGTERM;
-    return;
-  }
-  say(fmt::format("pliant: job '{}' failed: {}\n", record_.name, failure_));
-  exit_status_ = std::max(exit_status_, 1);
+  auto said = news_.outcome_or(Outcome::failed);
+  if (said == Outcome::finished) return verdict_.finish();
+  if (verdict_.interrupted() || said == Outcome::stopped) return verdict_.stop();
+  say(fmt::format("pliant: job '{}' failed: {}\n", record().name, failure_));
+  verdict_.fail(std::max(verdict_.exit_status(), 1));
 }
 
 // ---- hosts ----
 
-std::string Head::output_of(const Host& host, const char* end) const {
-  return fmt::format("{}/host-{}.{}", dir_.path(), host.place.name, end);
-}
-
 void Head::add_host(const HostSlots& place) {
-  auto& host = hosts_.emplace_back();
-  host.place = place;
-  auto known = std::ranges::find_if(record_.hosts, [&](const HostRecord& each) { return each.name == place.name; });
-  if (known != record_.hosts.end())
+  auto& host = hosts_.emplace_back(place, job_.path());
+  auto known = std::ranges::find_if(record().hosts, [&](const HostRecord& each) { return each.name == place.name; });
+  if (known != record().hosts.end())
     take_up(host, known->process);
   else
     lead_to(host);
 }
 
 /// The command that starts the host's agent there; here, if this is the host.
-Result<SpawnOptions> Head::way_to(const Host& host) const {
-  auto words = is_this_host(host.place.name) ? std::vector<std::string>() : words_of(record_.plan.via, host.place.name);
-  auto program = words.empty() ? Result<std::string>(record_.plan.pliant) : find_program(words[0]);
+Result<SpawnOptions> Head::way_to(const LedHost& host) const {
+  auto words = is_this_host(host.name()) ? std::vector<std::string>() : words_of(record().plan.via, host.name());
+  auto program = words.empty() ? Result<std::string>(record().plan.pliant) : find_program(words[0]);
   if (!program.ok()) return program.error();
-  for (const std::string& word : {record_.plan.pliant, std::string("run"), std::string("--join=-"),
-                                  "--host=" + host.place.name, fmt::format("--slots={}", host.place.slots)})
+  for (const std::string& word : {record().plan.pliant, std::string("run"), std::string("--join=-"),
+                                  "--host=" + host.name(), fmt::format("--slots={}", host.place().slots)})
     words.push_back(word);
   SpawnOptions spawn;
   spawn.path = program.value();
   spawn.argv = std::move(words);
   spawn.env = environment_;
-  spawn.in = ticket_file(dir_.path());
-  spawn.out = output_of(host, "out");
-  spawn.err = output_of(host, "err");
-  spawn.append = host.failures > 0 || host.process;
+  spawn.in = ticket_file(job_.path());
+  spawn.out = host.output("out");
+  spawn.err = host.output("err");
+  spawn.append = host.was_led_to();
   getrlimit(RLIMIT_NOFILE, &spawn.files);
   return spawn;
 }
 
-void Head::lead_to(Host& host) {
-  host.again_at.reset();
-  bool first = !host.process && host.tails.empty();
+void Head::lead_to(LedHost& host) {
+  host.call_off();
+  bool first = !host.process();
   auto spawn = way_to(host);
   auto process = spawn.ok() ? WatchedProcess::spawn(spawn.value()) : Result<WatchedProcess>(spawn.error());
   if (!process.ok()) {
     failure_ = process.error().message;
-    say(fmt::format("pliant: host {}: {}\n", host.place.name, failure_));
+    say(fmt::format("pliant: host {}: {}\n", host.name(), failure_));
     return give_up_on(host);
   }
-  host.process = std::move(process).value();
-  host.since = clock_.now();
-  std::erase_if(record_.hosts, [&](const HostRecord& each) { return each.name == host.place.name; });
-  record_.hosts.push_back({host.place.name, host.process->id()});
-  if (auto written = dir_.write(record_); !written.ok()) say(fmt::format("pliant: {}\n", written.error().message));
-  events_.note("host", fmt::format("{}: process {}", host.place.name, host.process->id().pid));
+  host.led_by(std::move(process).value(), clock_.now());
+  job_.set_host({host.name(), host.process()->id()});
+  events_.note("host", fmt::format("{}: process {}", host.name(), host.process()->id().pid));
   watch(host, !first);
 }
 
-void Head::take_up(Host& host, const ProcessId& process) {
+void Head::take_up(LedHost& host, const ProcessId& process) {
   auto taken = WatchedProcess::take_up(process);
   if (!taken.ok()) return lead_to(host);
-  host.process = std::move(taken).value();
+  host.led_by(std::move(taken).value(), Nanos(0));
   watch(host, true);
 }
 
-void Head::watch(Host& host, bool from_now) {
-  loop_.watch(host.process->pidfd(), [this] { reap(); });
-  if (!host.tails.empty()) return;  // they follow the files, whoever writes them
-  for (auto stream : {Stream::out, Stream::err}) {
-    auto tail = OutputTail::open(output_of(host, stream == Stream::out ? "out" : "err"), stream, "", from_now);
-    if (tail.ok())
-      host.tails.push_back(std::move(tail).value());
-    else
-      say(fmt::format("pliant: {}\n", tail.error().message));
-  }
+void Head::watch(LedHost& host, bool from_now) {
+  loop_.watch(host.process()->pidfd(), [this] { reap(); });
+  for (const auto& error : host.follow_output(from_now)) say(fmt::format("pliant: {}\n", error.message));
 }
 
 void Head::reap() {
   for (auto& host : hosts_) {
-    if (!host.process || !host.process->reap()) continue;
-    loop_.unwatch(host.process->pidfd());
+    if (!host.process() || !host.process()->reap()) continue;
+    loop_.unwatch(host.process()->pidfd());
     on_end(host);
   }
 }
 
-void Head::on_end(Host& host) {
-  auto ending = *host.process->ending();
-  const auto& name = host.place.name;
+void Head::on_end(LedHost& host) {
+  auto ending = *host.process()->ending();
+  const auto& name = host.name();
   events_.note("host", fmt::format("{}: {}", name, ending.words()));
-  if (phase_ != Phase::running || !host.wanted) {
-    if (!ending.good() && !interrupted_ && phase_ == Phase::ending)
-      exit_status_ = std::max(exit_status_, ending.exit_status());
+  if (phase_ != Phase::running || !host.wanted()) {
+    if (!ending.good() && !verdict_.interrupted() && phase_ == Phase::ending) verdict_.blame(ending.exit_status());
     return;
   }
   if (was_told_to(ending)) {
     say(fmt::format("pliant: host {} has left the job\n", name));
-    host.wanted = false;
     return give_up_on(host);
   }
-  host.failures = clock_.now() - host.since > kGoodRun ? 1 : host.failures + 1;
-  auto words = last_lines(output_of(host, "err"), kLastWords);
+  int failures = host.failed(clock_.now());
+  auto words = last_lines(host.output("err"), kLastWords);
   failure_ = fmt::format("host {}: {}", name, ending.words());
   for (const auto& line : words) failure_ += "\n    " + line;
-  bool hopeless = host.failures >= kMostFailures && state_.view.epoch == 0;
-  if (hopeless) return give_up_on(host);
-  host.again_at = clock_.now() + pause_before(host);
-  if (host.failures == 1 && ending.code != kAgentThere)
+  if (host.hopeless() && !news_.has_begun()) return give_up_on(host);
+  host.try_again_later(clock_.now(), news_.has_begun());
+  if (failures == 1 && ending.code != kAgentThere)
     say(fmt::format("pliant: host {}: its agent has ended ({}); trying again\n", name, ending.words()));
 }
 
-/// Its workers may have died with the agent, and the others may have to wait for the next one to prove it.
-Nanos Head::pause_before(const Host& host) const {
-  auto first = state_.view.epoch > 0 ? kFirstPause : kPauseAtStart;
-  return std::min(kLongestPause, first * (1 << std::min(host.failures - 1, 9)));
-}
-
 /// Can the others do without it?
-void Head::give_up_on(Host& host) {
-  host.wanted = false;
-  auto needed = state_.view.epoch > 0 ? 1 : record_.plan.start;
-  if (slots() >= needed || !record_.plan.discovery.empty()) return;
+void Head::give_up_on(LedHost& host) {
+  host.give_up();
+  auto needed = news_.has_begun() ? 1 : record().plan.start;
+  if (slots() >= needed || !record().plan.discovery.empty()) return;
   if (phase_ != Phase::running) return;
   phase_ = Phase::ending;
   stop_all(false);
@@ -364,32 +324,33 @@ void Head::give_up_on(Host& host) {
 
 std::uint32_t Head::slots() const {
   std::uint32_t sum = 0;
-  for (const auto& host : hosts_) sum += host.wanted ? host.place.slots : 0;
+  for (const auto& host : hosts_) sum += host.slots();
   return sum;
 }
 
 bool Head::all_gone() const {
-  return provider_gone() && std::ranges::none_of(hosts_, [](const Host& host) { return host.runs(); });
+  // It is too late to wait for the supply once those who lead to hosts were told to end.
+  return (supply_.gone() || countdown_.told()) &&
+         std::ranges::none_of(hosts_, [](const LedHost& host) { return host.runs(); });
 }
 
 /// What the script says now.
 void Head::on_hosts(const std::vector<HostSlots>& places) {
   if (phase_ != Phase::running) return;
   for (auto& host : hosts_) {
-    bool named = std::ranges::any_of(places, [&](const auto& place) { return place.name == host.place.name; });
-    if (host.wanted && !named) {
-      say(fmt::format("pliant: host {} is not there any more: its workers leave\n", host.place.name));
-      keeper_->send(wire::Stop{host.place.name, 0});
-      host.wanted = false;
-      host.again_at.reset();
-    } else if (!host.wanted && named && !host.runs()) {
-      host.wanted = true;
-      host.failures = 0;
+    bool named = std::ranges::any_of(places, [&](const auto& place) { return place.name == host.name(); });
+    if (host.wanted() && !named) {
+      say(fmt::format("pliant: host {} is not there any more: its workers leave\n", host.name()));
+      keeper_->send(wire::Stop{host.name(), 0});
+      host.give_up();
+      host.call_off();
+    } else if (!host.wanted() && named && !host.runs()) {
+      host.want_again();
       lead_to(host);
     }
   }
   for (const auto& place : places) {
-    auto same = [&](const Host& host) { return host.place.name == place.name; };
+    auto same = [&](const LedHost& host) { return host.name() == place.name; };
     if (std::ranges::any_of(hosts_, same)) continue;
     if (!hosts_.empty()) say(fmt::format("pliant: host {} is new: {} slots\n", place.name, place.slots));
     add_host(place);
@@ -399,37 +360,48 @@ void Head::on_hosts(const std::vector<HostSlots>& places) {
 
 /// As many workers as slots; but those who leave a host take their places with them, and are waited for.
 void Head::follow_slots() {
-  bool somebody_leaves = std::ranges::any_of(hosts_, [](const Host& host) { return !host.wanted && host.runs(); });
-  auto wanted = std::clamp(slots(), record_.plan.least, record_.plan.most);
-  if (options_.follows_slots && !somebody_leaves && slots() > 0 && wanted != state_.wanted)
+  bool somebody_leaves = std::ranges::any_of(hosts_, [](const LedHost& host) { return !host.wanted() && host.runs(); });
+  auto wanted = std::clamp(slots(), record().plan.least, record().plan.most);
+  if (options_.follows_slots && !somebody_leaves && slots() > 0 && wanted != news_.state().wanted)
     keeper_->send(wire::Resize{wanted});
+}
+
+// ---- the supply ----
+
+HostSupplyEvents Head::supply_events() {
+  HostSupplyEvents events;
+  events.on_price = [this](double per_hour) { news_.account().set_price(seconds(clock_.now()), per_hour); };
+  events.say = [this](const std::string& lines) { say(lines); };
+  return events;
+}
+
+void Head::ask_supply() {
+  if (phase_ == Phase::running)
+    supply_.ask_for(news_.state().wanted + record().plan.spare, news_.has_begun(), clock_.now());
 }
 
 // ---- what it looks like ----
 
 bool Head::output_copied() {
   bool all = true;
-  for (auto& host : hosts_)
-    for (auto& tail : host.tails) all = tail.drain(console_) && all;
-  for (auto& tail : tails_) all = tail.drain(console_) && all;
+  for (auto& host : hosts_) all = host.drain(console_) && all;
+  all = supply_.drain(console_) && all;
   console_.flush();
   return all && console_.idle();
 }
 
 Snapshot Head::snapshot() const {
   Snapshot now;
-  bool formed = state_.view.epoch > 0;
+  const auto& state = news_.state();
+  bool formed = news_.has_begun();
   now.phase = phase_ == Phase::stopping ? "stopping"
               : phase_ == Phase::ending ? "ending"
               : formed                  ? "running"
                                         : "starting";
-  now.workers = static_cast<int>(state_.wanted);
-  now.alive = static_cast<int>(formed ? state_.view.members.size() : state_.spare);
+  now.alive = static_cast<int>(formed ? state.view.members.size() : state.spare);
   now.elapsed = clock_.now() - started_;
   now.at = unix_seconds();
-  now.progress = progress_;
-  if (phase_ == Phase::running) now.seconds_left = pace_.seconds_left(clock_.now());
-  now.bill = account_.lines(seconds(clock_.now()));
+  news_.describe(now, clock_.now(), phase_ == Phase::running);
   return now;
 }
 

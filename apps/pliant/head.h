@@ -22,30 +22,29 @@
 #pragma once
 
 #include <deque>
-#include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
-#include "apps/pliant/account.h"
 #include "apps/pliant/console.h"
 #include "apps/pliant/coordinator_keeper.h"
+#include "apps/pliant/countdown.h"
 #include "apps/pliant/discovery.h"
 #include "apps/pliant/event_log.h"
+#include "apps/pliant/host_supply.h"
 #include "apps/pliant/job_dir.h"
-#include "apps/pliant/output_tail.h"
-#include "apps/pliant/provider.h"
+#include "apps/pliant/job_news.h"
+#include "apps/pliant/led_host.h"
+#include "apps/pliant/own_record.h"
 #include "apps/pliant/run.h"
 #include "apps/pliant/signals.h"
 #include "apps/pliant/status_line.h"
 #include "apps/pliant/status_reporter.h"
+#include "apps/pliant/verdict.h"
 #include "base/clock.h"
 #include "net/loop.h"
 
 namespace pliant::cli {
-
-class SlurmProvider;
 
 class Head {
  public:
@@ -60,17 +59,6 @@ class Head {
 
  private:
   enum class Phase { running, ending, stopping };
-  struct Host {
-    HostSlots place;
-    std::optional<WatchedProcess> process{};  // that leads to its agent
-    std::vector<OutputTail> tails{};
-    Nanos since{0};  // when it was led to
-    int failures = 0;
-    std::optional<Nanos> again_at{};
-    bool wanted = true;
-    bool runs() const { return process && process->running(); }
-  };
-
   Status start();
   void keep_coordinator();
   void on_place(const std::string& address);
@@ -85,37 +73,31 @@ class Head {
 
   // The hosts.
   void add_host(const HostSlots& place);
-  void lead_to(Host& host);
-  void take_up(Host& host, const ProcessId& process);
-  void watch(Host& host, bool from_now);
-  Result<SpawnOptions> way_to(const Host& host) const;
+  void lead_to(LedHost& host);
+  void take_up(LedHost& host, const ProcessId& process);
+  void watch(LedHost& host, bool from_now);
+  Result<SpawnOptions> way_to(const LedHost& host) const;
   void reap();
-  void on_end(Host& host);
-  Nanos pause_before(const Host& host) const;
-  void give_up_on(Host& host);
+  void on_end(LedHost& host);
+  void give_up_on(LedHost& host);
   void on_hosts(const std::vector<HostSlots>& hosts);
   void follow_slots();
   std::uint32_t slots() const;
   bool all_gone() const;
 
-  // head_supply.cc: hosts that a provider gives, and the ledger.
-  Status open_supply();
-  ProviderEvents supply_events();
-  void follow_price();
-  void ask_provider();
-  void follow_outputs();
-  bool provider_gone() const;
+  HostSupplyEvents supply_events();
+  void ask_supply();
 
   void stop_all(bool force);
   void signal_all(int number);
   bool output_copied();
   Snapshot snapshot() const;
   void say(const std::string& lines);
-  std::string output_of(const Host& host, const char* end) const;
+
+  const JobRecord& record() const { return job_.get(); }
 
   const RunOptions options_;
-  JobRecord record_;
-  JobDir dir_;
+  OwnRecord job_;
   const std::vector<std::string> environment_;
   SteadyClock clock_;
   Nanos started_;
@@ -124,34 +106,19 @@ class Head {
   StatusReporter reporter_;
   SignalWatch signals_;
   rlimit files_{};
-  std::deque<Host> hosts_;
+  std::deque<LedHost> hosts_;
   std::optional<CoordinatorKeeper> keeper_;
   std::optional<Discovery> discovery_;
   EventLog events_;
-  Account account_;
-  std::unique_ptr<Provider> provider_;  // nullptr: hosts are named
-  SlurmProvider* slurm_ = nullptr;      // the one below, if it is that
-  std::uint32_t asked_ = 0;             // slots
-  std::optional<Nanos> idle_since_;     // more slots than are wanted
-  std::vector<OutputTail> tails_;       // of agents on the provider's hosts
-  std::set<std::string> followed_;
-
-  // What the coordinator said last.
-  wire::JobState state_;
-  std::optional<wire::Over> over_;
-  std::optional<wire::Progress> progress_;
-  Pace pace_;
+  HostSupply supply_;
+  JobNews news_;
 
   Phase phase_ = Phase::running;
   std::optional<bool> stop_wanted_;  // to be sent to the agents; true: at once
-  std::optional<Nanos> end_at_;      // when to end what leads to the hosts
-  std::optional<Nanos> kill_at_;
-  std::optional<Nanos> leave_at_;  // when to stop waiting for whoever reads our output
-  bool interrupted_ = false;
+  Countdown countdown_;              // of what leads to the hosts
   std::string failure_;
   bool concluded_ = false;
-  Outcome outcome_ = Outcome::running;  // of the job; known at the end
-  int exit_status_ = 0;
+  Verdict verdict_;
 };
 
 }  // namespace pliant::cli

@@ -23,34 +23,27 @@
 #include <vector>
 
 #include "apps/pliant/provider.h"
+#include "apps/pliant/retry.h"
 #include "apps/pliant/slurm_command.h"
+#include "apps/pliant/slurm_fleet.h"
+#include "apps/pliant/slurm_idle.h"
 #include "apps/pliant/slurm_queue.h"
 #include "base/clock.h"
 #include "net/loop.h"
 
 namespace pliant::cli {
 
-/// One that is not over, as far as is known.
-struct SlurmJob {
-  std::uint64_t id = 0;
-  SlurmState state = SlurmState::waiting;
-  std::string host{};     ///< as its agent calls it; empty while it has no node
-  bool released = false;  ///< not of use any more
-};
-
 class SlurmProvider final : public Provider {
  public:
-  static constexpr Nanos kPause = std::chrono::seconds(1);          ///< between two looks at the queue
-  static constexpr Nanos kIdlePause = std::chrono::seconds(5);      ///< ... at idle nodes
-  static constexpr Nanos kLongestPause = std::chrono::seconds(60);  ///< between attempts
-  static constexpr Nanos kGoodRun = std::chrono::seconds(10);       ///< of a Slurm job; a shorter one is a failure
-  static constexpr Nanos kMargin = std::chrono::seconds(5);         ///< after the notice, before scancel
+  static constexpr Nanos kPause = std::chrono::seconds(1);     ///< between two looks at the queue
+  static constexpr Nanos kGoodRun = std::chrono::seconds(10);  ///< of a Slurm job; a shorter one is a failure
+  static constexpr Nanos kMargin = std::chrono::seconds(5);    ///< after the notice, before scancel
 
   SlurmProvider(net::Loop& loop, SlurmOptions options, SlurmPlace place, ProviderEvents events);
   ~SlurmProvider() override;
 
   /// Of Slurm jobs that run, and of nodes that are idle; what an account may have of those, nobody says.
-  std::optional<std::uint32_t> capacity() const override { return capacity_; }
+  std::optional<std::uint32_t> capacity() const override { return idle_.capacity(); }
   void request(std::uint32_t slots) override;
   void release(std::uint32_t slots) override;
   std::optional<double> price() const override { return std::nullopt; }
@@ -58,44 +51,18 @@ class SlurmProvider final : public Provider {
   /// without us.
   void end() override;
 
-  const std::vector<SlurmJob>& jobs() const { return shown_; }
+  const std::vector<SlurmJob>& jobs() const { return fleet_.shown(); }
   /// Where agents write what they have to say: files with these names and ".out" or ".err", some of which may never be
   /// there. Grows with every new Slurm job.
-  const std::vector<std::string>& outputs() const { return outputs_; }
+  const std::vector<std::string>& outputs() const { return fleet_.outputs(); }
 
  private:
-  /// When something that has failed is tried again; and whether that was said.
-  struct Retry {
-    Nanos pause{0};
-    Nanos at{0};
-    bool said = false;
-    void later(Nanos now);
-    void good() { *this = {}; }
-  };
-  struct Job {
-    std::uint64_t id = 0;
-    SlurmState state = SlurmState::waiting;
-    std::uint32_t restarts = 0;
-    std::string host{};
-    Nanos submitted{0};
-    std::optional<Nanos> running_since{};
-    int missed = 0;        // so many answers did not name it
-    bool noticed = false;  // what runs of it will be taken, and that was said
-    bool preempted = false;
-    // Of one that is released.
-    bool released = false;
-    bool told = false;  // its agent
-    Nanos next_order{0};
-    Nanos cancel_at{0};
-  };
-
   void tick();
   void look();
   void on_queue(const SlurmCommand::Answer& answer, Nanos began);
   bool meet(const SlurmEntry& entry);
-  void note(Job& job, const SlurmEntry& entry);
-  void on_over(const Job& job, const SlurmEntry& entry);
-  void look_for_idle();
+  void note(FleetJob& job, const SlurmEntry& entry);
+  void on_over(const FleetJob& job, const SlurmEntry& entry);
   void submit();
   void on_submitted(const SlurmCommand::Answer& answer);
   void give_back_surplus();
@@ -103,16 +70,11 @@ class SlurmProvider final : public Provider {
   void order(bool gently, const std::vector<std::uint64_t>& ids);
   void on_ordered(const std::vector<std::uint64_t>& ids, bool gently, const SlurmCommand::Answer& answer);
 
-  Job* find(std::uint64_t id);
-  void add(std::uint64_t id);
-  void release(Job& job);
-  std::uint32_t useful() const;
-  std::uint32_t running() const;
+  SlurmIdle::Events idle_events();
+  void release(FleetJob& job);
   std::uint32_t jobs_for(std::uint64_t slots) const;
   void fail(Retry& retry, const std::string& words);
-  void read_note();
   void write_note();
-  void show();
 
   net::Loop& loop_;
   SteadyClock clock_;
@@ -120,26 +82,20 @@ class SlurmProvider final : public Provider {
   const SlurmPlace place_;
   const ProviderEvents events_;
   const std::vector<std::string> environment_;
-  const std::string note_file_, script_file_;
-  std::string name_;  // of all its Slurm jobs
+  const std::string script_file_;
   net::Loop::Timer timer_;
-  SlurmCommand sbatch_, squeue_, scancel_, sinfo_;
+  SlurmCommand sbatch_, squeue_, scancel_;
 
-  std::vector<Job> jobs_;  // in the order of their numbers
+  SlurmFleet fleet_;
+  SlurmIdle idle_;
   std::uint64_t wanted_ = 0;
   std::uint64_t most_ = std::numeric_limits<std::uint32_t>::max();
   std::optional<Nanos> blind_since_;  // there may be unknown ones: look before another one is submitted
   bool ended_ = false;
-  Nanos next_look_{0}, next_idle_look_{0};
-  Retry submitting_, looking_, ordering_, idle_looking_, short_runs_;
+  Nanos next_look_{0};
+  Retry submitting_, looking_, ordering_, short_runs_;
   Nanos failed_at_{0};     // when the last one was over too soon
   bool answered_ = false;  // the queue, once
-  std::uint32_t counted_running_ = 0;
-  std::optional<std::uint32_t> capacity_;
-
-  // What others see.
-  std::vector<SlurmJob> shown_;
-  std::vector<std::string> outputs_;
 };
 
 }  // namespace pliant::cli

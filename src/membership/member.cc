@@ -50,7 +50,7 @@ Decision Member::on_lost(std::uint64_t id, bool proven, Nanos now, std::uint64_t
 }
 
 void Member::on_found(std::uint64_t id) {
-  if (view_.rank_of(id) < 0 && !ended(id)) lost_.erase(id);
+  if (view_.rank_of(id) < 0) lost_.heard_from(id);
 }
 
 Decision Member::on_message(std::uint64_t from, const Agreement& message, Nanos now) {

@@ -1,0 +1,47 @@
+#include "apps/pliant/job_news.h"
+
+#include <gtest/gtest.h>
+
+namespace pliant::cli {
+namespace {
+
+using namespace std::chrono_literals;
+
+wire::JobState state_of(std::uint64_t epoch, std::uint32_t restarts = 0) {
+  wire::JobState state;
+  state.wanted = 2;
+  state.view.epoch = epoch;
+  state.view.restarts = restarts;
+  return state;
+}
+
+TEST(JobNews, AStateIsNewsOnlyIfItsViewIs) {
+  JobNews news(4, "");
+  EXPECT_EQ(news.state().wanted, 4U);
+  EXPECT_EQ(news.on_state(1s, state_of(0)), StateNews::nothing);
+  EXPECT_FALSE(news.has_begun());
+  EXPECT_EQ(news.on_state(1s, state_of(1)), StateNews::first);
+  EXPECT_TRUE(news.has_begun());
+  EXPECT_EQ(news.on_state(1s, state_of(1)), StateNews::nothing);
+  EXPECT_EQ(news.on_state(1s, state_of(2)), StateNews::newer);
+  EXPECT_EQ(news.on_state(1s, state_of(3, 1)), StateNews::again);
+  EXPECT_EQ(news.state().wanted, 2U);
+}
+
+TEST(JobNews, WhatWasSaidOfTheEndMayBeTakenBack) {
+  JobNews news(1, "");
+  EXPECT_EQ(news.outcome_or(Outcome::failed), Outcome::failed);
+  EXPECT_EQ(news.reason(), "");
+  wire::Over over;
+  over.outcome = static_cast<std::uint8_t>(Outcome::finished);
+  over.reason = "a\nb";
+  news.on_over(over);
+  EXPECT_TRUE(news.is_over());
+  EXPECT_EQ(news.outcome_or(Outcome::failed), Outcome::finished);
+  EXPECT_EQ(news.reason().find('\n'), std::string::npos);
+  news.take_back_over();
+  EXPECT_FALSE(news.is_over());
+}
+
+}  // namespace
+}  // namespace pliant::cli
