@@ -291,7 +291,7 @@ void grows(Trainer& trainer) {
   const auto& script = trainer.script;
   for (auto step : trainer.session.steps({.epochs = script.epochs})) {
     trainer.begin(step, 1);
-    trainer.pause(milliseconds(500), milliseconds(1500));
+    trainer.pause(milliseconds(300), milliseconds(900));
     trainer.make(step);
   }
 }
@@ -320,7 +320,7 @@ void choose_program(Script& script, Rng dice, std::optional<Kind> wanted) {
   script.in_flight = dice.chance(5) ? 100 + dice.below(200) : 10 + dice.below(20);
   script.waits_in_next_step = dice.chance(50);
   if (script.kind != Kind::grows) return;
-  script.samples = 200 + dice.below(200);
+  script.samples = 150 + dice.below(70);
   script.local_batch = 1;
   script.epochs = 2;
 }
