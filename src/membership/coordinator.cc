@@ -6,6 +6,8 @@
 #include <tuple>
 #include <utility>
 
+#include "base/planted.h"
+
 namespace pliant::membership {
 namespace {
 
@@ -244,8 +246,12 @@ void Coordinator::on(Link link, const wire::Adopted& adopted) {
   auto view = view_from(adopted.view);
   if (!id || !view.ok() || view.value().rank_of(*id) < 0) return;
   workers_[*id].view = std::max(workers_[*id].view, view.value().epoch);
+  auto term = term_;
   learn(view.value());
-  if (!in_view(*id)) send(link, notice_of(view_));                      // that one is over
+  if (!in_view(*id)) send(link, notice_of(view_));  // that one is over
+  // It may have declined the claim, because it had not heard yet that the view is in force.
+  bool asked = leading_ || promised_.contains(*id) || term != term_ || planted("claimed-once");
+  if (in_view(*id) && !asked) send(link, wire::Claim{term_, 0});
   if (plan_ && view.value().hash() == plan_->base) send(link, *plan_);  // it may have come too early
 }
 

@@ -199,7 +199,7 @@ void Roster::suspect_unreached() {
 /// One newcomer that this member cannot reach would keep all others from being taken in.
 void Roster::name_unreached() {
   const auto& plan = member_->plan();
-  if (!plan || outside()) return unreached_.clear();
+  if (!plan || outside() || planted("unreached-unsaid")) return unreached_.clear();
   for (const auto& member : plan->members) {
     if (member_->view().rank_of(member.id) >= 0 || transport_->reaches({member})) {
       unreached_.erase(member.id);
@@ -277,7 +277,7 @@ void Roster::apply(const membership::Decision& decision) {
     absentees_.on_view(*decision.enter);
   }
   if (decision.evicted) next_.reset();  // whatever was to be entered is over
-  if (!decision.evicted && !planted("adopted-late")) report_view();
+  if (!decision.evicted) report_view();
   if (decision.enter || decision.evicted) {
     place_ = decision.evicted ? Place::outside : Place::inside;
     changed_->notify_all();

@@ -86,7 +86,7 @@ void ViewDriver::be_alone() {
   reductions.use(group_.get());
   // Results that are in use are read until their holders know where the new ones are.
   auto before = reductions.renew_regions();
-  reductions.go_on_alone();
+  reductions.go_on_alone(training_.turn.fate(false));
   on_change_();
 }
 
@@ -291,7 +291,7 @@ void ViewDriver::arrive_early(const View& view, std::unique_ptr<collective::Grou
   auto loop = settled.loop;
   log::info("the job is in loop {} of the program: this worker joins it there", loop);
   arrival_ = Arrival{view, std::move(group), std::move(settled), loop};
-  training_.reductions.go_on_alone();
+  training_.reductions.go_on_alone(training_.turn.fate(false));
 }
 
 void ViewDriver::reach_loop() {

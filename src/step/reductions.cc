@@ -199,13 +199,19 @@ void Reductions::settle(const std::set<std::uint64_t>& lacking, StepFate fate) {
   }
 }
 
-void Reductions::go_on_alone() {
+void Reductions::go_on_alone(StepFate fate) {
   if (exchange_.is_one_of({ReductionTable::held, ReductionTable::lacking})) {
     exchange_.on(ReductionTable::repeat);
     rows_.clear();
   }
-  for (const auto& reduction : all_)
-    if (!reduction->done()) start_again(*reduction);
+  for (const auto& reduction : all_) {
+    auto& state = reduction->state_;
+    bool kept = reduction->task().with_step && fate == StepFate::untouched && state.is(ReductionTable::held);
+    if (kept)
+      state.on(ReductionTable::all_have_it);
+    else if (!reduction->done())
+      start_again(*reduction);
+  }
 }
 
 // ---- the dead that had given everything ----

@@ -75,8 +75,8 @@ class Reductions final : public Reducer {
   std::vector<std::shared_ptr<collective::Region>> regions() const;
   /// `lacking`: numbers of what somebody lacks.
   void settle(const std::set<std::uint64_t>& lacking, StepFate fate);
-  /// Nobody is left to ask: what is not done is started again, alone.
-  void go_on_alone();
+  /// Nobody is left to ask: what is not done is started again, alone. A step that was closed stays as all have it.
+  void go_on_alone(StepFate fate);
 
   /// Adds to this worker's row and gradients those of the dead that had given everything to the step, if it is this
   /// worker that speaks for them. `ended` is the group of view `before`; only those of this host can be spoken for, and

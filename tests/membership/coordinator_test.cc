@@ -138,6 +138,22 @@ TEST_F(CoordinatorTest, PlansOnlyAfterAMajorityPromised) {
   EXPECT_EQ(plan().base, view_of(3, 9, {0, 1, 2, 4}).hash());
 }
 
+/// One member reports a view before the others know that it is in force: they decline until they do.
+TEST_F(CoordinatorTest, WhoeverAdoptsTheViewIsAskedAgainForItsPromise) {
+  make_running({.wanted = 3});
+  const auto next = view_of(2, 2, {0, 1, 2});
+  adopt(next, 0);
+  auto claim = sent_to_worker<wire::Claim>(1).at(0);
+  say(link_of(1), wire::Decline{2, notice_of(view_of(1, 1, {0, 1, 2}))});
+  EXPECT_TRUE(workers_sent<wire::Claim>().empty()) << "not yet";
+  adopt(next, 1);
+  ASSERT_EQ(workers_sent<wire::Claim>(), (Ids{1}));
+  EXPECT_EQ(sent_to_worker<wire::Claim>(1).at(0).term, claim.term);
+  say(link_of(1), wire::Promise{claim.term, notice_of(next), 0, {}});
+  adopt(next, 1);
+  EXPECT_TRUE(workers_sent<wire::Claim>().empty()) << "it has promised";
+}
+
 TEST_F(CoordinatorTest, OfExactlyHalfTheHalfWithTheLowestIdIsEnough) {
   make({.wanted = 1}, Memory{view_of(1, 1, {2, 5}), 1, 0, 6, 10});
   join(2);

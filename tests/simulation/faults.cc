@@ -324,6 +324,16 @@ void Faults::next_fault() {
   });
 }
 
+void Faults::part_hosts_later() {
+  auto& scheduler = world_.scheduler();
+  scheduler.after(seconds(7), [this] {
+    world_.cut_link("host1", "host2");
+    world_.cut_link("host2", "host1");
+    world_.resize(6);
+  });
+  scheduler.after(seconds(57), [this] { world_.heal_all(); });
+}
+
 /// From here on nothing new happens to the job: it must come to its end.
 void Faults::calm_down() {
   world_.scheduler().after(seconds(4), [this] {

@@ -18,6 +18,9 @@ class Faults {
   /// All must outlive this. `count` faults, one after the other.
   Faults(World& world, Checker& checker, Rng& dice, int count);
   void begin();
+  /// When all is calm again, two hosts that are not the coordinator's lose sight of each other for most of a minute,
+  /// and the job is asked to grow.
+  void part_hosts_later();
 
   /// The whole job was told to leave; or some worker was.
   bool stop_asked() const { return stop_asked_; }

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "record/verify.h"
 #include "simulation/faults.h"
+#include "simulation/growth.h"
 #include "simulation/programs.h"
 #include "simulation/world.h"
 
@@ -34,6 +35,7 @@ Setting setting_of(Rng& dice, const JobOptions& options) {
   setting.faults = static_cast<int>(dice.below(14));
   script.evaluates = dice.chance(50);
   choose_program(script, Rng(combine(options.seed, 2)), options.program);
+  if (script.kind == Script::Kind::grows) setting.hosts = 3, setting.workers = 1 + setting.workers % 3;
   return setting;
 }
 
@@ -47,7 +49,8 @@ class Job {
                 options.coverage},
                [this](Process& self) { run_program(setting_.script, checker_, self); }),
         checker_(world_, setting_.script.samples, setting_.script.epochs),
-        faults_(world_, checker_, dice_, setting_.faults) {
+        faults_(world_, checker_, dice_, setting_.faults),
+        growth_(world_, checker_) {
     const auto& script = setting_.script;
     world_.note("{} hosts{}, {} workers, program '{}', {} samples, batch {}, {} epochs, {} faults", setting_.hosts,
                 setting_.store ? " and a store" : "", setting_.workers, name_of(script.kind), script.samples,
@@ -67,6 +70,7 @@ class Job {
   World world_;
   Checker checker_;
   Faults faults_;
+  Growth growth_;
   JobOutcome outcome_;
 };
 
@@ -75,6 +79,10 @@ JobOutcome Job::run() {
   constexpr Nanos kLimit = std::chrono::hours(1) + std::chrono::minutes(5);
   world_.begin();
   faults_.begin();
+  if (setting_.script.kind == Script::Kind::grows) {
+    faults_.part_hosts_later();
+    growth_.begin();
+  }
   try {
     while (world_.failure().empty() && !world_.over()) {
       if (world_.now() > kLimit || world_.scheduler().events() > kMostEvents) {

@@ -39,10 +39,11 @@ constexpr Plant kPlants[] = {
     {"break-leaves-rest", "what was submitted to a step that is left by break stays in flight",
      Script::Kind::left_by_break},
     {"lacking-ignored", "a plain reduction that somebody lacks counts as done", Script::Kind::in_flight},
-    {"adopted-late", "a view is reported when it is entered, and not before", Script::Kind::long_evaluation},
     {"ledger-kept", "a newcomer keeps its own ledger"},
     {"absorbed-later", "a step is held to the view that came while tensor variances were added up",
      Script::Kind::measures},
+    {"claimed-once", "a coordinator does not ask again for a promise that came too early", Script::Kind::grows},
+    {"unreached-unsaid", "one newcomer that a member cannot reach keeps all others out", Script::Kind::grows},
     {"unconfirmed", "between hosts a step is closed before all are known to have it"},
 };
 

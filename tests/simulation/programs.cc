@@ -287,6 +287,15 @@ void measures(Trainer& trainer) {
   }
 }
 
+void grows(Trainer& trainer) {
+  const auto& script = trainer.script;
+  for (auto step : trainer.session.steps({.epochs = script.epochs})) {
+    trainer.begin(step, 1);
+    trainer.pause(milliseconds(300), milliseconds(900));
+    trainer.make(step);
+  }
+}
+
 }  // namespace
 
 std::optional<Kind> program_named(std::string_view name) {
@@ -301,6 +310,7 @@ void choose_program(Script& script, Rng dice, std::optional<Kind> wanted) {
                              Kind::left_by_break, Kind::in_flight, Kind::batches, Kind::long_evaluation,
                              Kind::throws,        Kind::measures};
   auto chosen = kKinds[dice.below(std::size(kKinds))];
+  if (dice.chance(1)) chosen = Kind::grows;  // takes as long as forty others
   script.kind = wanted.value_or(chosen);
   script.first_epochs = 1 + dice.below(script.epochs - 1);
   script.between = static_cast<Between>(dice.below(4));
@@ -309,12 +319,17 @@ void choose_program(Script& script, Rng dice, std::optional<Kind> wanted) {
   script.all_throw = dice.chance(20);
   script.in_flight = dice.chance(5) ? 100 + dice.below(200) : 10 + dice.below(20);
   script.waits_in_next_step = dice.chance(50);
+  if (script.kind != Kind::grows) return;
+  script.samples = 150 + dice.below(70);
+  script.local_batch = 1;
+  script.epochs = 2;
 }
 
 void run_program(const Script& script, Checker& checker, Process& self) {
   Trainer trainer(script, checker, self);
-  constexpr void (*kPrograms[])(Trainer&) = {usual,   two_loops,       left_by_break, in_flight,
-                                             batches, long_evaluation, throws,        measures};
+  constexpr void (*kPrograms[])(Trainer&) = {usual,           two_loops, left_by_break, in_flight, batches,
+                                             long_evaluation, throws,    measures,      grows};
+  static_assert(std::size(kPrograms) == Script::kNames.size());
   kPrograms[static_cast<std::size_t>(script.kind)](trainer);
   trainer.end();
 }

@@ -22,9 +22,10 @@ struct Script {
     long_evaluation,  ///< on one rank, while the others wait
     throws,           ///< an exception in mid-loop, on one worker or on all
     measures,         ///< the variance of each tensor's gradient, in every step
+    grows,            ///< for a minute and more, on hosts some of which do not see each other
   };
-  static constexpr std::array<std::string_view, 8> kNames = {"usual",   "two-loops",       "left-by-break", "in-flight",
-                                                             "batches", "long-evaluation", "throws",        "measures"};
+  static constexpr std::array<std::string_view, 9> kNames = {
+      "usual", "two-loops", "left-by-break", "in-flight", "batches", "long-evaluation", "throws", "measures", "grows"};
   /// Where a loop is left.
   enum class Place { before_lease, after_lease, between_buckets, after_close };
   /// What stands between two loops.
