@@ -12,7 +12,7 @@ TEST(LedHost, PausesGrowUpToALimit) {
   Nanos now = 1s;
   for (auto pause : {1s, 2s, 4s, 8s, 16s, 30s, 30s}) {
     host.failed(now);
-    host.try_again_later(now);
+    host.try_again_later(now, false);
     EXPECT_FALSE(host.due(now + pause - 1ns));
     EXPECT_TRUE(host.due(now + pause));
   }
@@ -33,7 +33,7 @@ TEST(LedHost, OneThatIsNotWantedHasNoSlotsAndIsNotTried) {
   LedHost host({"a", 2}, "/tmp");
   EXPECT_EQ(host.slots(), 2U);
   host.failed(1s);
-  host.try_again_later(1s);
+  host.try_again_later(1s, false);
   host.give_up();
   EXPECT_EQ(host.slots(), 0U);
   EXPECT_FALSE(host.due(1h));
