@@ -50,7 +50,7 @@ Agent::Agent(const RunOptions& options, JobRecord record, JobDir dir, std::vecto
       workers_(loop_, console_, worker_options(options_, job_.get(), job_.path(), std::move(environment)),
                [this] { reap(); }),
       supply_(loop_, job_.get(), events_, slot_events()),
-      news_(job_.get().plan.wanted, job_.get().plan.price) {}
+      news_(job_.get().plan.wanted, job_.get().plan.supply.price) {}
 
 Agent::~Agent() = default;
 
@@ -120,7 +120,7 @@ int Agent::abandon(const Error& error) {
 
 /// The second hello says that this is all.
 void Agent::introduce() {
-  wire::AgentHello hello{record().job_name(), record().host.name, supply_.slots(), record().plan.kind};
+  wire::AgentHello hello{record().job_name(), record().host.name, supply_.slots(), record().plan.supply.kind};
   keeper_->send(hello);
   if (verdict_.interrupted() && !record().is_part())
     keeper_->send(wire::Stop{});  // the one before may not have heard it

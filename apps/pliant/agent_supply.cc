@@ -31,7 +31,8 @@ void Agent::on_slots() {
 
 void Agent::announce_slots() {
   if (keeper_ && keeper_->connected())
-    keeper_->send(wire::AgentHello{record().job_name(), record().host.name, supply_.slots(), record().plan.kind});
+    keeper_->send(
+        wire::AgentHello{record().job_name(), record().host.name, supply_.slots(), record().plan.supply.kind});
 }
 
 /// Those who only wait go first, then the youngest.

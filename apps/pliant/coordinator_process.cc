@@ -254,8 +254,8 @@ std::string CoordinatorProcess::charter() const {
   record.plan.hosts.clear();
   record.plan.via.clear();
   record.plan.discovery.clear();
-  record.plan.provider.clear();
-  record.plan.trace.clear();
+  record.plan.supply.provider.clear();
+  record.plan.supply.trace.clear();
   record.plan.coordinator = "tcp:" + record.plan.endpoint;
   if (record.output_dir == job_.dir) record.output_dir.clear();
   return record_text(record);

@@ -39,7 +39,7 @@ Head::Head(const RunOptions& options, JobRecord record, JobDir dir, std::vector<
       console_(STDOUT_FILENO, STDERR_FILENO),
       reporter_(console_, options_.status, job_.path()),
       supply_(loop_, job_.get(), job_.path(), events_, supply_events()),
-      news_(job_.get().plan.wanted, job_.get().plan.price) {}
+      news_(job_.get().plan.wanted, job_.get().plan.supply.price) {}
 
 Head::~Head() {
   for (const auto& host : hosts_)

@@ -21,8 +21,8 @@ HostSupply::~HostSupply() = default;
 
 Status HostSupply::open(Nanos grace) {
   const auto& plan = record_.plan;
-  if (plan.provider.empty()) return {};
-  auto slurm = slurm_of(plan.provider);
+  if (plan.supply.provider.empty()) return {};
+  auto slurm = slurm_of(plan.supply.provider);
   if (!slurm.ok()) return slurm.error();
   auto ticket = read_ticket(ticket_file(dir_));
   if (!ticket.ok()) return ticket.error();
@@ -30,8 +30,8 @@ Status HostSupply::open(Nanos grace) {
   auto nodes = std::make_unique<SlurmProvider>(loop_, slurm.value(), std::move(place), provider_events());
   slurm_ = nodes.get();
   provider_ = std::move(nodes);
-  if (!plan.trace.empty()) {
-    auto within = within_trace(loop_, plan.trace, record_.started_at, std::move(provider_), provider_events());
+  if (!plan.supply.trace.empty()) {
+    auto within = within_trace(loop_, plan.supply.trace, record_.started_at, std::move(provider_), provider_events());
     if (!within.ok()) return within.error();
     provider_ = std::move(within).value();
   }

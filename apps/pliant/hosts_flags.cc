@@ -188,7 +188,7 @@ std::vector<HostSlots> chosen_hosts(const HostsFlags& flags) {
 }
 
 void plan_hosts(const HostsFlags& flags, std::vector<HostSlots> hosts, JobPlan& plan) {
-  if (hosts.empty() && plan.provider.empty()) return;
+  if (hosts.empty() && plan.supply.provider.empty()) return;
   auto address = flags.address.empty() ? address_for(hosts, flags) : net::resolve(flags.address).or_throw();
   auto ports = net::parse_ports(flags.ports.empty() ? "0" : flags.ports).or_throw();
   plan.endpoint = net::tcp_listen(address, ports).or_throw().endpoint.text();

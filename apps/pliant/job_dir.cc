@@ -58,11 +58,11 @@ json to_json(const JobPlan& plan) {
           {"restarts", plan.restarts},
           {"spare", plan.spare},
           {"warm_ms", plan.warm.count()},
-          {"provider", plan.provider},
-          {"trace", plan.trace},
-          {"price", plan.price},
-          {"class", plan.kind},
-          {"notice_url", plan.notice_url}};
+          {"provider", plan.supply.provider},
+          {"trace", plan.supply.trace},
+          {"price", plan.supply.price},
+          {"class", plan.supply.kind},
+          {"notice_url", plan.supply.notice_url}};
 }
 
 JobPlan plan_from(const json& from) {
@@ -80,11 +80,11 @@ JobPlan plan_from(const json& from) {
   plan.restarts = from.at("restarts");
   plan.spare = from.at("spare");
   plan.warm = std::chrono::milliseconds(from.at("warm_ms").get<std::int64_t>());
-  plan.provider = from.at("provider");
-  plan.trace = from.at("trace");
-  plan.notice_url = from.at("notice_url");
-  plan.price = from.at("price");
-  plan.kind = from.at("class");
+  plan.supply.provider = from.at("provider");
+  plan.supply.trace = from.at("trace");
+  plan.supply.notice_url = from.at("notice_url");
+  plan.supply.price = from.at("price");
+  plan.supply.kind = from.at("class");
   for (const auto& host : from.at("hosts")) plan.hosts.push_back({host.at("name"), host.at("slots")});
   plan.via = from.at("via");
   plan.discovery = from.at("discovery");

@@ -39,6 +39,15 @@ struct HostRecord {
   ProcessId process;
 };
 
+/// Where a job's workers come from, and what they cost. All may be empty.
+struct SupplyPlan {
+  std::string provider{};    ///< "slurm:…"; empty: this machine, or hosts
+  std::string trace{};       ///< a file: what was to be had
+  std::string notice_url{};  ///< that says when a machine is taken away
+  std::string price{};       ///< of a worker's hour: see parse_prices
+  std::string kind{};        ///< the price class of the workers here
+};
+
 /// What a job shall be: all that another agent or coordinator needs to go on with it.
 struct JobPlan {
   std::string coordinator;  ///< its address: of a socket, or "tcp:…" on another host
@@ -55,12 +64,7 @@ struct JobPlan {
   std::uint32_t spare = 0;                ///< workers beyond those wanted
   std::chrono::milliseconds warm{10000};  ///< that others wait who are not needed
 
-  // Where they come from and what they cost.
-  std::string provider{};    ///< "slurm:…"; empty: this machine, or hosts
-  std::string trace{};       ///< a file: what was to be had
-  std::string notice_url{};  ///< that says when a machine is taken away
-  std::string price{};       ///< of a worker's hour: see parse_prices
-  std::string kind{};        ///< the price class of the workers here
+  SupplyPlan supply{};
 
   // Of a job on several hosts.
   std::vector<HostSlots> hosts{};  ///< empty: the job runs on this one, or this is the plan of one host's agent

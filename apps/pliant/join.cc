@@ -136,7 +136,7 @@ int join_job(RunOptions options) {
   options.status = StatusMode::off;
 
   auto record = part_of(std::move(charter), here, base);
-  record.plan.kind = options.supply.kind;
+  record.plan.supply.kind = options.supply.kind;
   if (auto before = earlier_part(base + "/" + record.name, ticket)) {
     auto taken = JobDir::take_up(base, *before, true);
     if (taken.ok()) return serve(options, before->record, std::move(taken).value());

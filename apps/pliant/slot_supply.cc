@@ -15,7 +15,7 @@ Status SlotSupply::open() {
   slots_ = record_.is_part() ? record_.host.slots : static_cast<std::uint32_t>(wire::kMaxMembers);
   std::unique_ptr<Provider> here = std::make_unique<LocalProvider>(slots_, [this](auto slots) { set(slots); });
   auto all = slots_;
-  if (!record_.plan.trace.empty()) {
+  if (!record_.plan.supply.trace.empty()) {
     ProviderEvents events;
     events.on_notice = [this](const std::string& who, double) {
       log_.note("notice", who);
@@ -26,7 +26,8 @@ Status SlotSupply::open() {
       events_.say(fmt::format("pliant: {}\n", line));
     };
     events.on_change = [this] { follow_price(); };
-    auto within = within_trace(loop_, record_.plan.trace, record_.started_at, std::move(here), std::move(events));
+    auto within =
+        within_trace(loop_, record_.plan.supply.trace, record_.started_at, std::move(here), std::move(events));
     if (!within.ok()) return within.error();
     here = std::move(within).value();
   }
@@ -37,7 +38,7 @@ Status SlotSupply::open() {
 }
 
 void SlotSupply::watch_for_notice() {
-  const auto& url = record_.plan.notice_url;
+  const auto& url = record_.plan.supply.notice_url;
   if (url.empty()) return;
   auto tell = [this](const std::string& line) { events_.say(fmt::format("pliant: {}{}\n", record_.where(), line)); };
   auto parsed = parse_notice_url(url);

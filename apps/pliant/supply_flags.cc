@@ -59,13 +59,13 @@ std::string contradiction_in(const SupplyFlags& flags, bool hosts, bool workers)
 }
 
 void plan_supply(const SupplyFlags& flags, JobPlan& plan) {
-  plan.price = flags.price;
-  plan.provider = flags.provider;
-  plan.notice_url = flags.notice_url;
-  plan.kind = flags.kind;
+  plan.supply.price = flags.price;
+  plan.supply.provider = flags.provider;
+  plan.supply.notice_url = flags.notice_url;
+  plan.supply.kind = flags.kind;
   if (flags.trace.empty()) return;
   read_trace(flags.trace).or_throw();
-  plan.trace = std::filesystem::absolute(flags.trace).lexically_normal().string();
+  plan.supply.trace = std::filesystem::absolute(flags.trace).lexically_normal().string();
 }
 
 }  // namespace pliant::cli

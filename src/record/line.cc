@@ -64,7 +64,7 @@ void append_proof(const StepRecord& record, std::string& out) {
   append_ranges(record.took, out);
   fmt::format_to(std::back_inserter(out),
                  FMT_COMPILE(R"(,"digest_before":"{:016x}","ledger_before":"{:016x}","ledger_after":"{:016x}")"),
-                 record.digest_before, record.ledger_before, record.ledger_after);
+                 record.digest.before, record.ledger.before, record.ledger.after);
 }
 
 void append(const StepRecord& record, std::string& out) {
@@ -80,7 +80,7 @@ void append(const StepRecord& record, std::string& out) {
   append_number(record.lr, out);
   out += R"(,"loss":)";
   append_number(record.loss, out);
-  fmt::format_to(std::back_inserter(out), FMT_COMPILE(R"(,"digest":"{:016x}","stall_ms":)"), record.digest);
+  fmt::format_to(std::back_inserter(out), FMT_COMPILE(R"(,"digest":"{:016x}","stall_ms":)"), record.digest.after);
   append_number(record.stall_ms, out);
   if (record.version > 1) append_proof(record, out);
   fmt::format_to(std::back_inserter(out), FMT_COMPILE(",\"lineage\":{}}}\n"), record.lineage);

@@ -146,13 +146,13 @@ std::uint64_t* LineReader::hash() {
     case kLeaseHash:
       return &step_.lease.hash;
     case kDigest:
-      return &step_.digest;
+      return &step_.digest.after;
     case kDigestBefore:
-      return &step_.digest_before;
+      return &step_.digest.before;
     case kLedgerBefore:
-      return &step_.ledger_before;
+      return &step_.ledger.before;
     case kLedgerAfter:
-      return &step_.ledger_after;
+      return &step_.ledger.after;
     default:
       return nullptr;
   }

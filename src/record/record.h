@@ -37,6 +37,13 @@ struct LeaseView {
   bool operator==(const LeaseView&) const = default;
 };
 
+/// Of something that a step changes. What one step notes as after is what the next one notes as before.
+struct Digests {
+  std::uint64_t before = 0;
+  std::uint64_t after = 0;
+  bool operator==(const Digests&) const = default;
+};
+
 /// One line per worker and stable step.
 struct StepRecord {
   int version = kVersion;
@@ -55,11 +62,8 @@ struct StepRecord {
   std::vector<Range> took;  ///< what `worker` itself was given by its sampler
   std::uint64_t global_batch = 0;
   double lr = 0, loss = 0;  ///< NaN: unknown
-  /// Of a stripe of the shared state: stripe `step` before this step, stripe `step + 1` after it. So what one step
-  /// notes as after is what the next one notes as before.
-  std::uint64_t digest_before = 0, digest = 0;
-  /// Of step number, seed and ledger, all of it, before and after this step.
-  std::uint64_t ledger_before = 0, ledger_after = 0;
+  Digests digest;  ///< of a stripe of the shared state: stripe `step` before this step, stripe `step + 1` after it
+  Digests ledger;  ///< of step number, seed and ledger, all of it
   bool begins_loop = false;  ///< the program may have changed the state since the step before
   double stall_ms = 0;       ///< beyond an ordinary step, because of a change of view
   std::uint64_t lineage = 0;

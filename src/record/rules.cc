@@ -33,14 +33,11 @@ std::string lease_in_words(const StepRecord& record) {
                      fmt::join(record.lease.workers, " "));
 }
 
-template <auto kMember>
-std::string hex_of(const StepRecord& record) {
-  return fmt::format("{:016x}", record.*kMember);
-}
+std::string hex_of(std::uint64_t value) { return fmt::format("{:016x}", value); }
 
 constexpr Content kContents[] = {
     {"view", [](const StepRecord& record) { return fmt::to_string(record.view); }},
-    {"view_hash", hex_of<&StepRecord::view_hash>},
+    {"view_hash", [](const StepRecord& record) { return hex_of(record.view_hash); }},
     {"size", [](const StepRecord& record) { return fmt::to_string(record.size); }},
     {"epoch", [](const StepRecord& record) { return fmt::to_string(record.epoch); }},
     {"dataset", [](const StepRecord& record) { return fmt::to_string(record.dataset); }},
@@ -48,10 +45,10 @@ constexpr Content kContents[] = {
     {"global_batch", [](const StepRecord& record) { return fmt::to_string(record.global_batch); }},
     {"delivered", [](const StepRecord& record) { return fmt::to_string(record.delivered); }},
     {"lease", lease_in_words},
-    {"digest_before", hex_of<&StepRecord::digest_before>},
-    {"digest", hex_of<&StepRecord::digest>},
-    {"ledger_before", hex_of<&StepRecord::ledger_before>},
-    {"ledger_after", hex_of<&StepRecord::ledger_after>},
+    {"digest_before", [](const StepRecord& record) { return hex_of(record.digest.before); }},
+    {"digest", [](const StepRecord& record) { return hex_of(record.digest.after); }},
+    {"ledger_before", [](const StepRecord& record) { return hex_of(record.ledger.before); }},
+    {"ledger_after", [](const StepRecord& record) { return hex_of(record.ledger.after); }},
 };
 
 /// The first of the largest set of lines with the same content.
@@ -99,8 +96,7 @@ std::string name_of(const StepRecord& record) {
 bool same_content(const StepRecord& one, const StepRecord& other) {
   return one.view == other.view && one.view_hash == other.view_hash && one.size == other.size &&
          one.epoch == other.epoch && one.dataset == other.dataset && one.global_batch == other.global_batch &&
-         one.delivered == other.delivered && one.digest_before == other.digest_before && one.digest == other.digest &&
-         one.ledger_before == other.ledger_before && one.ledger_after == other.ledger_after &&
+         one.delivered == other.delivered && one.digest == other.digest && one.ledger == other.ledger &&
          one.samples == other.samples && one.lease == other.lease;
 }
 
@@ -127,20 +123,20 @@ void GapRule::see(const StepRecord& step) {
 void ChainRule::see(const StepLines& lines, const StepRecord& step) {
   bool follows = begun_ && step.version > 1 && step.step == next_;
   bool changed_by_program = std::ranges::any_of(lines, [](const Entry& line) { return line.record().begins_loop; });
-  if (follows && step.ledger_before != ledger_)
+  if (follows && step.ledger.before != ledger_)
     faults_.add(
         fmt::format("{} begins with the ledger {:016x}, but step {} ended with {:016x}: the job was set to another "
                     "position between the two",
-                    name_of(step), step.ledger_before, step.step - 1, ledger_));
-  if (follows && !changed_by_program && step.digest_before != digest_)
+                    name_of(step), step.ledger.before, step.step - 1, ledger_));
+  if (follows && !changed_by_program && step.digest.before != digest_)
     faults_.add(
         fmt::format("{} begins with the state {:016x}, but step {} ended with {:016x}: the state was reset or "
                     "changed between the two",
-                    name_of(step), step.digest_before, step.step - 1, digest_));
+                    name_of(step), step.digest.before, step.step - 1, digest_));
   begun_ = step.version > 1;
   next_ = step.step + 1;
-  ledger_ = step.ledger_after;
-  digest_ = step.digest;
+  ledger_ = step.ledger.after;
+  digest_ = step.digest.after;
 }
 
 void LeaseRule::see(const StepLines& lines, const StepRecord& step) {

@@ -354,8 +354,8 @@ void Runtime::end_step() {
   if (records) {
     record.t = platform_.unix_time();
     record.lr = reporter_.rate();
-    record.digest = training_.stripe_digest;
-    record.ledger_after = job.digest();
+    record.digest.after = training_.stripe_digest;
+    record.ledger.after = job.digest();
     record.stall_ms = times.stall * 1e3;
     journal.note(std::move(record));
   }

@@ -155,8 +155,8 @@ record::StepRecord Turn::record(const JobState& job, std::uint64_t self) const {
   record.dataset = job.ledger ? job.ledger->samples() : 0;
   record.global_batch = job.global_batch(size());
   record.lineage = job.lineage;
-  record.digest_before = row_.state_digest;
-  record.ledger_before = job.digest();
+  record.digest.before = row_.state_digest;
+  record.ledger.before = job.digest();
   record.delivered = summary_.delivered;
   record.took = planted("lease-recomputed") && job.ledger ? ranges_of(job, closing_view_.rank_of(self)) : lease_;
   record.lease = {assignment_.to.epoch, assignment_.to.members_hash(), {}};

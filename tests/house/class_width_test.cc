@@ -15,8 +15,6 @@ constexpr int kMost = 25;
 /// Wider than that until they are taken apart; they may not grow.
 const std::map<std::string, int> kStillWide = {
 
-    {"StepRecord", 26},
-    {"JobPlan", 26},
     {"Buckets", 33},
 };
 

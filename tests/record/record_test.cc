@@ -35,13 +35,13 @@ StepRecord example() {
   record.global_batch = 256;
   record.lr = 0.1;
   record.loss = std::nan("");
-  record.digest = 0xfedc;
+  record.digest.after = 0xfedc;
   record.stall_ms = 1.5;
   record.lease = {2, 0x77, {0, 2, 5}};
   record.took = {{64, 100}, {200, 228}};
-  record.digest_before = 0xbef0;
-  record.ledger_before = 0x1ed6e2;
-  record.ledger_after = 0x1ed6e3;
+  record.digest.before = 0xbef0;
+  record.ledger.before = 0x1ed6e2;
+  record.ledger.after = 0x1ed6e3;
   record.samples[0].by = 2;
   return record;
 }
@@ -85,7 +85,7 @@ TEST(Record, ComesBackFromItsLine) {
   extreme.step = kLargestNumber;
   extreme.lr = 1e-300;
   extreme.loss = -1e300;
-  extreme.digest = ~std::uint64_t{0};
+  extreme.digest.after = ~std::uint64_t{0};
   extreme.by = 7;
   extreme.delivered = extreme.begins_loop = true;
   EXPECT_EQ(line_of(decode_line(without_newline(line_of(extreme))).or_throw()), line_of(extreme));

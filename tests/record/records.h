@@ -116,8 +116,8 @@ class FakeJob {
     if (death) silent = die(record, submitted, returned);
     ledger_.commit(batch_, returned);
     ++step_;
-    digest_ = record.digest;
-    record.ledger_after = ledger_digest();
+    digest_ = record.digest.after;
+    record.ledger.after = ledger_digest();
     count_view();
     write(record, silent);
     if (silent) bury(*silent);
@@ -169,9 +169,9 @@ class FakeJob {
     record.global_batch = batch_;
     record.lr = 0.1;
     record.loss = step_ % 7 ? 1.0 / static_cast<double>(step_ + 1) : std::nan("");
-    record.digest_before = digest_;
-    record.digest = mix64(digest_ + lineage_ + 1);
-    record.ledger_before = ledger_digest();
+    record.digest.before = digest_;
+    record.digest.after = mix64(digest_ + lineage_ + 1);
+    record.ledger.before = ledger_digest();
     record.lineage = lineage_;
     record.lease = {view_, view_hash(), members_};
     auto batch = ledger_.next(batch_);

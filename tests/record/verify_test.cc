@@ -111,9 +111,9 @@ TEST(Verify, FaultsInVoidStepsDoNotCount) {
   job.restart(kept, 3);
   job.run_steps(20);
   auto records = job.records();
-  lines_of(records, 15)[1]->digest = 1;
+  lines_of(records, 15)[1]->digest.after = 1;
   EXPECT_TRUE(verify(records).ok);
-  lines_of(records, 9)[1]->digest = 1;
+  lines_of(records, 9)[1]->digest.after = 1;
   EXPECT_FALSE(verify(records).ok);
 }
 
@@ -181,7 +181,7 @@ TEST(Verify, ALineThatAnotherWorkerWroteIsItsWorkersOwn) {
                         "worker 0 wrote (worker-0.jsonl:10)"))
       << all_of(seen);
   records[0].back() = copy;
-  records[0].back().digest = 5;
+  records[0].back().digest.after = 5;
   EXPECT_TRUE(has_fault(verify(records), "step 9: digest differs"));
   records[0].pop_back();
   records[1].erase(records[1].begin());
@@ -232,7 +232,7 @@ TEST(Verify, BetweenTwoLoopsTheProgramMayChangeTheState) {
   auto records = calm();
   for (auto& [worker, lines] : records) {
     for (auto& line : lines)
-      if (line.step >= 30) line.digest_before ^= 1, line.digest ^= 1;
+      if (line.step >= 30) line.digest.before ^= 1, line.digest.after ^= 1;
     lines[30].begins_loop = true;
   }
   EXPECT_TRUE(verify(records).ok) << all_of(verify(records));
@@ -250,7 +250,7 @@ TEST(Verify, RecordsOfVersion1AreHeldToWhatTheyHave) {
         line.version = 1;
         line.lease = {};
         line.took.clear();
-        line.digest_before = line.ledger_before = line.ledger_after = 0;
+        line.digest.before = line.ledger.before = line.ledger.after = 0;
         for (auto& part : line.samples) part.by.reset();
       }
     auto seen = verify(records, {.end = std::nullopt}, {.partial = true});
@@ -305,7 +305,7 @@ TEST(Planted, AStepRecordedAgain) {
   auto again = records[1][20];
   records[1].insert(records[1].begin() + 21, again);
   expect_fault(records, "worker-1.jsonl:22: step 20 is recorded again");
-  records[1][21].digest = 99;
+  records[1][21].digest.after = 99;
   expect_fault(records, "worker-1.jsonl:22: step 20 is recorded again");
   records[1][21].step = 3;
   expect_fault(records, "worker-1.jsonl:22: step 3 of lineage 0 after step 20 of lineage 0");
@@ -313,7 +313,7 @@ TEST(Planted, AStepRecordedAgain) {
 
 TEST(Planted, OneDigestDiffers) {
   auto records = calm();
-  lines_of(records, 20)[2]->digest = 0xabc;
+  lines_of(records, 20)[2]->digest.after = 0xabc;
   auto seen = verify(records);
   ASSERT_EQ(seen.faults.size(), 1U) << all_of(seen);
   EXPECT_TRUE(
@@ -334,10 +334,10 @@ TEST(Planted, DifferentContent) {
       {"samples differs: worker 1", [](auto& line) { line.samples[0].by = 1; }},
       {"delivered differs: worker 1", [](auto& line) { line.delivered = true; }},
       {"lease differs: worker 1", [](auto& line) { ++line.lease.hash; }},
-      {"digest_before differs: worker 1", [](auto& line) { ++line.digest_before; }},
-      {"digest differs: worker 1", [](auto& line) { ++line.digest; }},
-      {"ledger_before differs: worker 1", [](auto& line) { ++line.ledger_before; }},
-      {"ledger_after differs: worker 1", [](auto& line) { ++line.ledger_after; }},
+      {"digest_before differs: worker 1", [](auto& line) { ++line.digest.before; }},
+      {"digest differs: worker 1", [](auto& line) { ++line.digest.after; }},
+      {"ledger_before differs: worker 1", [](auto& line) { ++line.ledger.before; }},
+      {"ledger_after differs: worker 1", [](auto& line) { ++line.ledger.after; }},
       {"samples differs: worker 1", [](auto& line) { std::swap(line.samples[0].ranges, line.samples[1].ranges); }},
   };
   for (const auto& [part, spoil] : cases) {
@@ -501,7 +501,7 @@ TEST(Planted, AStateThatWasReset) {
   auto records = calm();
   for (auto& [worker, lines] : records)
     for (auto& line : lines)
-      if (line.step >= 30) line.digest_before = mix64(line.step), line.digest = mix64(line.step + 1);
+      if (line.step >= 30) line.digest.before = mix64(line.step), line.digest.after = mix64(line.step + 1);
   auto seen = verify(records);
   ASSERT_EQ(seen.faults.size(), 1U) << all_of(seen);
   EXPECT_TRUE(seen.faults[0].starts_with("step 30 begins with the state")) << all_of(seen);
@@ -510,7 +510,7 @@ TEST(Planted, AStateThatWasReset) {
 
 TEST(Planted, APositionThatWasReset) {
   auto records = calm();
-  spoil_step(records, 30, [](auto& line) { line.ledger_before = 1; });
+  spoil_step(records, 30, [](auto& line) { line.ledger.before = 1; });
   auto seen = verify(records);
   ASSERT_EQ(seen.faults.size(), 1U) << all_of(seen);
   EXPECT_TRUE(seen.faults[0].starts_with("step 30 begins with the ledger 0000000000000001, but step 29 ended with"));
@@ -626,7 +626,7 @@ TEST(Planted, ALineageThatBeginsInTheFuture) {
 
 TEST(Planted, ManyFaultsAreCounted) {
   auto records = calm();
-  for (auto& line : records[2]) line.digest = 1;
+  for (auto& line : records[2]) line.digest.after = 1;
   for (auto& line : records[1]) line.global_batch = 1;
   auto seen = verify(records);
   EXPECT_EQ(seen.faults.size(), 101U);
