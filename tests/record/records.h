@@ -133,7 +133,7 @@ class FakeJob {
   void restart(const Kept& kept, int workers) {
     step_ = kept.step;
     ledger_ = kept.ledger;
-    digest_ = kept.digest.after;
+    digest_ = kept.digest;
     ++lineage_;
     view_ = 1;
     last_counted_ = 0;
