@@ -32,8 +32,10 @@ __attribute__((target("avx512f,avx512dq"))) std::uint64_t sum_wide(const unsigne
   for (; blocks > 0; --blocks, at += kBlock, keys += kLanes * kPlaceStep) {
     Lanes words;
     std::memcpy(&words, at, kBlock);
-    Lanes x = (words ^ keys) * kPartOdd;
-    sum += (x ^ (x >> 32)) * kPartOdd;
+    Lanes x = (words ^ keys) + kPlaceStep;  // mix64, written for lanes
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
+    sum += x ^ (x >> 31);
   }
   std::uint64_t all = 0;
   for (std::size_t i = 0; i < kLanes; ++i) all += sum[i];

@@ -7,16 +7,17 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/hash.h"
+
 namespace pliant {
 
 inline constexpr std::uint64_t kPlaceStep = 0x9e3779b97f4a7c15ULL;
-inline constexpr std::uint64_t kPartOdd = 0x9fb21c651e98df25ULL;
 
-/// A bijection of the word for a given place: no change of a single word can get lost. `key` tells one piece of memory
-/// from another; `place` counts words from its beginning.
+/// A bijection of the word for a given place: no change of a single word can get lost. It must mix in full: with less,
+/// the signs of two numbers that change together would often cancel. `key` tells one piece of memory from another;
+/// `place` counts words from its beginning.
 constexpr std::uint64_t part_of_word(std::uint64_t word, std::uint64_t place, std::uint64_t key) {
-  std::uint64_t x = (word ^ (key + place * kPlaceStep)) * kPartOdd;
-  return (x ^ (x >> 32)) * kPartOdd;
+  return mix64(word ^ (key + place * kPlaceStep));
 }
 
 /// The sum of the parts of all words in `bytes` of memory, whose first one is word `first` of the piece.

@@ -209,8 +209,8 @@ TEST_F(JobDirTest, WhatSlurmsProviderLeftIsSweptToo) {
   dead.agent = dead_process();
   dead.workers.clear();
   leave_behind(dead);
-  for (const char* file : {"ticket.new", "slurm", "slurm.sh", "sbatch.out", "sbatch.err", "squeue.out", "squeue.err", "scancel.err",
-                           "host-17.out", "rank-3.note"})
+  for (const char* file : {"ticket.new", "slurm", "slurm.sh", "sbatch.out", "sbatch.err", "squeue.out", "squeue.err",
+                           "scancel.err", "host-17.out", "rank-3.note"})
     std::ofstream(base_ + "/dead/" + file) << "the secret is in here";
   EXPECT_TRUE(list_jobs(base_).empty());
   EXPECT_FALSE(fs::exists(base_ + "/dead"));
