@@ -43,6 +43,9 @@ void Member::on(std::uint64_t from, const wire::Decline& decline, Nanos now, Dec
   highest_ = std::max(highest_, decline.term);
   if (auto view = view_from(decline.view); view.ok() && newer(view.value())) return hear_of(view.value(), now, out);
   if (state_ != State::claiming && state_ != State::proposing && state_ != State::deciding) return;
+  // It has promised, was told the base, and knows no view: it fell out of this one, and cannot come back to it.
+  const bool fell_out = decline.term == promised_ && state_ == State::proposing && decline.view.members.empty();
+  if (fell_out && view_.rank_of(from) >= 0 && !view_.votes(from)) lost_.note_out(from, view_.epoch);
   if (decline.term >= promised_) {
     state_ = State::recovering;
     leader_.reset();

@@ -16,7 +16,13 @@ class Losses {
     known.proven = known.proven || proven;
     known.last = std::max(known.last, last);
   }
-  /// Suspected or dead.
+  /// By its own word it has fallen out of the view with this epoch, and will never act in it again.
+  void note_out(std::uint64_t id, std::uint64_t epoch) { lost_[id].out_of = epoch; }
+  bool is_out_of(std::uint64_t id, std::uint64_t epoch) const {
+    auto lost = lost_.find(id);
+    return lost != lost_.end() && lost->second.out_of == epoch;
+  }
+  /// Suspected, dead, or out.
   bool contains(std::uint64_t id) const { return lost_.contains(id); }
   bool ended(std::uint64_t id) const {
     auto lost = lost_.find(id);
@@ -27,9 +33,10 @@ class Losses {
     auto lost = lost_.find(id);
     return lost == lost_.end() ? 0 : lost->second.last;
   }
-  /// It speaks: it is not suspected any more, unless it is dead, and this comes late.
+  /// It speaks: it is not suspected any more, unless it is dead, and this comes late. Whoever is out stays so.
   void heard_from(std::uint64_t id) {
-    if (!ended(id)) lost_.erase(id);
+    auto lost = lost_.find(id);
+    if (lost != lost_.end() && !lost->second.proven && lost->second.out_of == 0) lost_.erase(lost);
   }
   /// Suspicions of these ids are out of date.
   template <class Which>
@@ -41,6 +48,7 @@ class Losses {
   struct Loss {
     bool proven = false;
     std::uint64_t last = 0;
+    std::uint64_t out_of = 0;  // the epoch of a view; 0: none
   };
   std::map<std::uint64_t, Loss> lost_;
 };

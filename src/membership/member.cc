@@ -318,6 +318,7 @@ bool Member::newer(const View& view) const {
 }
 
 bool Member::proven_dead(std::uint64_t id) const {
+  if (lost_.is_out_of(id, view_.epoch)) return true;
   return ended(id) && (lost_.last_view_of(id) <= view_.epoch || planted("proof-for-all-views"));
 }
 

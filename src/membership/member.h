@@ -208,7 +208,8 @@ class Member {
   static Ids ids_of(const View& view);
   bool newcomer() const { return view_.members.empty(); }
   bool newer(const View& view) const;
-  /// Dead, and its last view was none after the base: what it has decided is known.
+  /// Dead, and its last view was none after the base: what it has decided is known. Or it has said that it is out of
+  /// the base, in which it had no vote.
   bool proven_dead(std::uint64_t id) const;
   bool enough(const Ids& who) const;
   bool by_proof(const Ids& who) const;

@@ -340,5 +340,26 @@ TEST(Candidate, AProposalThatNobodyCanStoreIsGivenUp) {
   EXPECT_EQ(receivers_of<wire::Claim>(one.on_time(Member::kPatience)), (Ids{2, 3, 4, 5}));
 }
 
+/// The only vote is dead. Of two newcomers one has the state, the other gave up and asks to be taken in again: it says
+/// that it is in no view, even when it is told of this one.
+TEST(Candidate, ANewcomerThatHasFallenOutIsNotWaitedFor) {
+  auto view = kView;
+  view.newcomers = {2, 3};
+  Member three(3, view);
+  three.set_holds(true);
+  (void)three.on_lost(1, true, kNow, view.epoch);
+  auto now = kNow + Member::kPatience * 4;
+  auto out = three.on_time(now);
+  auto term = letter_to<wire::Claim>(out, 2).term;
+  out = three.on_message(2, promise(term, kNone), now);
+  EXPECT_EQ(ids_of(view_in(letter_to<wire::Propose>(out, 2).view)), (Ids{2, 3}));
+  (void)three.on_message(2, wire::Decline{term, notice_of(kNone)}, now);
+  now += Member::kPatience * 4;
+  out = three.on_time(now);
+  if (three.recovering()) out = three.on_message(2, promise(three.promised(), kNone), now);
+  EXPECT_FALSE(three.recovering());
+  EXPECT_EQ(ids_of(three.view()), (Ids{3}));
+}
+
 }  // namespace
 }  // namespace pliant::membership

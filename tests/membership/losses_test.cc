@@ -15,6 +15,18 @@ TEST(Losses, ProofIsNotTakenBackAndTheLaterViewCounts) {
   EXPECT_EQ(losses.last_view_of(1), 6U);
 }
 
+TEST(Losses, WhoeverIsOutStaysSoUntilItIsTakenIn) {
+  Losses losses;
+  losses.note_out(1, 5);
+  losses.heard_from(1);
+  EXPECT_TRUE(losses.contains(1));
+  EXPECT_TRUE(losses.is_out_of(1, 5));
+  EXPECT_FALSE(losses.is_out_of(1, 6));
+  EXPECT_FALSE(losses.ended(1));
+  losses.drop_suspicions([](auto id) { return id == 1; });
+  EXPECT_FALSE(losses.contains(1));
+}
+
 TEST(Losses, ASuspectThatSpeaksLivesTheDeadDoNot) {
   Losses losses;
   losses.note(1, false, 0);
