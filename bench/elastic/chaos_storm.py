@@ -35,7 +35,8 @@ def program_of(args, name, seconds):
         raise rounds.Failure(f"{path} is not built")
     samples = seconds / STEP[name] * BATCH[name] * (args.min + args.max) / 2
     if name == "synthetic":
-        return [path, "--parameters", args.parameters, "--compute-ms", 5, "--sleep", "--samples", int(samples)], 1
+        kept = ["--state", "1Mi"] if args.checkpoint else []
+        return [path, *kept, "--parameters", args.parameters, "--compute-ms", 5, "--sleep", "--samples", int(samples)], 1
     epochs = max(1, round(samples / SAMPLES))
     return [path, "--epochs", epochs, "--batch", BATCH[name]], epochs
 
@@ -92,15 +93,16 @@ class Storm:
     def rage(self):
         args = self.args
         program, self.epochs = program_of(args, self.name, args.events * args.every * args.margin)
+        kept = ["--checkpoint", self.folder / "saved", "--every", args.checkpoint] if args.checkpoint else []
         self.run = self.start([*self.place.via, args.pliant, "run", *self.place.run_flags, "-n", args.workers,
                                "--max", args.max + 2, "--name", "storm",
                                "--threads", 1, "--max-restarts", 1000000, "--seed", self.seed, "--status", "off",
                                "--output", "quiet", "--record", self.folder / "records",
-                               "--output-dir", self.folder / "output", "--", *program], "run.log")
+                               "--output-dir", self.folder / "output", *kept, "--", *program], "run.log")
         wait_for("the first step", START, lambda: self.run.poll() is not None or
                  any(path.stat().st_size for path in self.folder.glob("records/worker-*.jsonl")))
         chaos = self.start([*self.place.via, args.pliant, "chaos", "storm", "--yes", "--wait", "--events", args.events,
-                            "--every", f"{args.every}s", "--kinds", args.kinds or self.place.kinds,
+                            "--every", f"{args.every}s", "--kinds", self.kinds(),
                             "--seed", self.seed, "--min", args.min, "--max", args.max,
                             "--json", self.folder / "report.json", "--log", self.folder / "attach.log",
                             *self.place.chaos_flags, *args.chaos], "chaos.log")
@@ -110,6 +112,10 @@ class Storm:
             chaos.send_signal(signal.SIGINT)
             chaos.wait(CLEAR)
             raise rounds.Failure(f"the storm does not end within {args.timeout} s") from None
+
+    def kinds(self):
+        """With checkpoints everybody may be killed at once."""
+        return self.args.kinds or self.place.kinds + (",everybody" if self.args.checkpoint else "")
 
     def left(self):
         """What is left of the job a while after its end, in words."""
@@ -249,6 +255,8 @@ def arguments():
     parser.add_argument("--every", type=float, default=0.7, help="seconds between events, on average; default 0.7")
     parser.add_argument("--margin", type=float, default=1.3, help="how much longer than its storm a job should take")
     parser.add_argument("--kinds", help="default: those of pliant chaos; with --hosts also hosts, links and the store")
+    parser.add_argument("--checkpoint", type=int, default=0, metavar="STEPS",
+                        help="a checkpoint every so many steps, and kills of everybody at once; default: none")
     parser.add_argument("--hosts", type=int, default=0, help="network namespaces as hosts, as root; default: none")
     parser.add_argument("--slots", type=int, default=2, help="of each host; default 2")
     parser.add_argument("--mbit", type=int, default=1000, help="of a host's cable, per second; default 1000")
