@@ -34,6 +34,7 @@ std::string JobNews::reason() const { return over_ ? printable(over_->reason) : 
 
 void JobNews::describe(Snapshot& snapshot, Nanos now, bool runs) const {
   snapshot.workers = static_cast<int>(state_.wanted);
+  snapshot.begun = has_begun();
   snapshot.progress = progress_;
   if (runs) snapshot.seconds_left = pace_.seconds_left(now);
   snapshot.bill = account_.lines(seconds(now));

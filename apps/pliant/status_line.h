@@ -17,6 +17,7 @@ struct Snapshot {
   int workers = 0;
   int alive = 0;
   Nanos elapsed{0};
+  bool begun = false;  ///< there was a view
   std::optional<wire::Progress> progress;
   std::optional<double> seconds_left;
   double at = 0;                        ///< when this was so, in seconds since 1970

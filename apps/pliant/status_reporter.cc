@@ -58,14 +58,16 @@ void StatusReporter::update(Nanos now, const Snapshot& snapshot) {
 
 void StatusReporter::finish(const std::string& job, Outcome outcome, const Snapshot& snapshot) {
   console_.erase();
-  if (mode_ == StatusMode::off || !snapshot.progress) return;
+  if (mode_ == StatusMode::off || !(snapshot.begun || snapshot.progress)) return;
+  auto how = outcome == Outcome::finished  ? "is done"
+             : outcome == Outcome::stopped ? "was stopped before it was done"
+                                           : "has failed";
+  if (!snapshot.progress)  // this process has not been there for long
+    return console_.write(Stream::err, fmt::format("pliant: job '{}' {}\n", job, how));
   auto whole = snapshot;  // that the workers have ended is the point of the line, not its news
   whole.phase = "running";
   whole.workers = whole.alive = static_cast<int>(snapshot.progress->workers);
   whole.seconds_left.reset();
-  auto how = outcome == Outcome::finished  ? "is done"
-             : outcome == Outcome::stopped ? "was stopped before it was done"
-                                           : "has failed";
   console_.write(Stream::err, fmt::format("pliant: job '{}' {}: {}\n", job, how,
                                           render_line(whole, std::numeric_limits<int>::max())));
 }

@@ -5,16 +5,16 @@
 namespace pliant {
 namespace {
 
-constexpr std::size_t kWord = sizeof(std::uint64_t);
-constexpr std::size_t kLanes = 8;  // independent sums, so that multiplications overlap
-constexpr std::size_t kBlock = kLanes * kWord;
+constexpr std::size_t kBytes = sizeof(std::uint64_t);
+constexpr std::size_t kSums = 8;  // independent sums, so that multiplications overlap
+constexpr std::size_t kRound = kSums * kBytes;
 
 std::uint64_t sum_narrow(const unsigned char* at, std::size_t blocks, std::uint64_t key) {
-  std::uint64_t sums[kLanes] = {};
-  for (; blocks > 0; --blocks, at += kBlock, key += kLanes * kPlaceStep) {
-    std::uint64_t words[kLanes];
-    std::memcpy(words, at, kBlock);
-    for (std::size_t i = 0; i < kLanes; ++i) sums[i] += part_of_word(words[i], i, key);
+  std::uint64_t sums[kSums] = {};
+  for (; blocks > 0; --blocks, at += kRound, key += kSums * kPlaceStep) {
+    std::uint64_t words[kSums];
+    std::memcpy(words, at, kRound);
+    for (std::size_t i = 0; i < kSums; ++i) sums[i] += part_of_word(words[i], i, key);
   }
   std::uint64_t all = 0;
   for (auto sum : sums) all += sum;
@@ -22,27 +22,27 @@ std::uint64_t sum_narrow(const unsigned char* at, std::size_t blocks, std::uint6
 }
 
 #if defined(__x86_64__)
-using Lanes = std::uint64_t __attribute__((vector_size(kBlock)));
+using Sums = std::uint64_t __attribute__((vector_size(kRound)));
 
 /// The same with all lanes in one register.
 __attribute__((target("avx512f,avx512dq"))) std::uint64_t sum_wide(const unsigned char* at, std::size_t blocks,
                                                                    std::uint64_t key) {
-  Lanes keys, sum = {};
-  for (std::size_t i = 0; i < kLanes; ++i) keys[i] = key + i * kPlaceStep;
-  for (; blocks > 0; --blocks, at += kBlock, keys += kLanes * kPlaceStep) {
-    Lanes words;
-    std::memcpy(&words, at, kBlock);
-    Lanes x = (words ^ keys) + kPlaceStep;  // mix64, written for lanes
+  Sums keys, sum = {};
+  for (std::size_t i = 0; i < kSums; ++i) keys[i] = key + i * kPlaceStep;
+  for (; blocks > 0; --blocks, at += kRound, keys += kSums * kPlaceStep) {
+    Sums words;
+    std::memcpy(&words, at, kRound);
+    Sums x = (words ^ keys) + kPlaceStep;  // mix64, written for lanes
     x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ULL;
     x = (x ^ (x >> 27)) * 0x94d049bb133111ebULL;
     sum += x ^ (x >> 31);
   }
   std::uint64_t all = 0;
-  for (std::size_t i = 0; i < kLanes; ++i) all += sum[i];
+  for (std::size_t i = 0; i < kSums; ++i) all += sum[i];
   return all;
 }
 
-bool has_wide_lanes() {
+bool has_wide_sums() {
   static const bool has = [] {
     __builtin_cpu_init();
     return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq");
@@ -55,17 +55,17 @@ bool has_wide_lanes() {
 
 std::uint64_t parts_of_words(const void* data, std::size_t bytes, std::uint64_t first, std::uint64_t key) {
   const auto* at = static_cast<const unsigned char*>(data);
-  const auto blocks = bytes / kBlock;
+  const auto blocks = bytes / kRound;
   key += first * kPlaceStep;
 #if defined(__x86_64__)
-  auto sum = (has_wide_lanes() ? sum_wide : sum_narrow)(at, blocks, key);
+  auto sum = (has_wide_sums() ? sum_wide : sum_narrow)(at, blocks, key);
 #else
   auto sum = sum_narrow(at, blocks, key);
 #endif
-  for (std::size_t done = blocks * kBlock; done < bytes; done += kWord) {
+  for (std::size_t done = blocks * kRound; done < bytes; done += kBytes) {
     std::uint64_t word = 0;
-    std::memcpy(&word, at + done, bytes - done < kWord ? bytes - done : kWord);
-    sum += part_of_word(word, done / kWord, key);
+    std::memcpy(&word, at + done, bytes - done < kBytes ? bytes - done : kBytes);
+    sum += part_of_word(word, done / kBytes, key);
   }
   return sum;
 }

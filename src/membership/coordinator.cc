@@ -165,6 +165,7 @@ void Coordinator::begin_again() {
   ++next.restarts;
   next.resume_step = resume_step_;
   next.members.clear();
+  next.newcomers.clear();  // they were to get their state from those who are lost
   for (auto id : ids)
     if (next.members.size() < wanted_) next.members.push_back(workers_.at(id).self);
   leading_ = true;

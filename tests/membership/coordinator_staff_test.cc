@@ -332,6 +332,23 @@ TEST_F(CoordinatorTest, AStopOfOneHostIsNoStopOfTheJob) {
 
 // ---- a job that has lost its state ----
 
+TEST_F(CoordinatorTest, AJobThatBeginsAgainHasNoNewcomersOfTheViewBefore) {
+  make_running({.wanted = 2, .checkpoints = true});
+  auto grown = view_of(1, 2, {0, 1});
+  grown.newcomers = {1};
+  adopt(grown, 0);
+  for (std::uint64_t id : {0, 1}) {
+    out_ = machine_->on_gone(id);
+    end(id, false);
+  }
+  ASSERT_TRUE(machine_->needs_checkpoint());
+  out_ = machine_->on_checkpoint(60);
+  say(kAgent, wire::Started{2, 102});
+  join_ready(2);
+  EXPECT_EQ(ids_of(machine_->view().members), (Ids{2}));
+  EXPECT_TRUE(machine_->view().newcomers.empty()) << "nobody could give it any state";
+}
+
 TEST_F(CoordinatorTest, AJobThatHasLostItsStateBeginsAgainFromItsCheckpoint) {
   make_running({.wanted = 1, .spare = 2, .checkpoints = true});
   for (std::uint64_t id : {1, 2}) {
