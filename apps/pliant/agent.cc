@@ -86,8 +86,9 @@ bool Agent::is_needed() const {
   if (phase_ != Phase::running || news_.is_over()) return false;
   auto missed = keeper_->missed_for();
   if (record().is_part()) return !missed || *missed < kLoneliness;
-  if (news_.has_begun()) return !missed || *missed < Deaths::kLastWord;  // the coordinator says what follows
-  bool awaits_more = !job_.attached() && workers_.all().size() < record().plan.wanted;
+  // The coordinator says what follows. It may not have said yet that a job has begun which another agent had.
+  if (news_.has_begun() || job_.attached()) return !missed || *missed < Deaths::kLastWord;
+  bool awaits_more = workers_.all().size() < record().plan.wanted;
   return awaits_more && deaths_.all().empty();
 }
 

@@ -162,6 +162,29 @@ TEST_F(Verdict, AJobThatHasLostItsStateGoesOnFromItsLastCheckpoint) {
   }
 }
 
+TEST_F(Verdict, AnAgentThatCameLaterDoesNotEndAJobWhoseCoordinatorDoesNotRun) {
+  auto first = start_workers({"-n", "2", "--name", "job", "--checkpoint", path("saved"), "--every", "10"},
+                             {"samples=600", "train=400"});
+  ASSERT_TRUE(view_becomes("job", {0, 1})) << first.err();
+  ASSERT_TRUE(step_becomes("job", 30)) << first.err();
+  first.signal(SIGKILL);
+  first.wait();
+  auto coordinator = read_json("job", "coordinator.json")["process"]["pid"].get<pid_t>();
+  kill(coordinator, SIGSTOP);
+  auto second = start({"run", "--attach", "job"});
+  ASSERT_TRUE(eventually([&] { return read_json("job")["agent"]["pid"] == second.pid(); }));
+  std::vector<pid_t> workers{worker_of("job", 0), worker_of("job", 1)};
+  for (auto worker : workers) kill(worker, SIGSTOP);
+  for (auto worker : workers) kill(worker, SIGKILL);
+  for (auto worker : workers) ASSERT_TRUE(eventually([&] { return !process_runs(worker); }));
+  usleep(200'000);  // it has seen that, and nobody says what follows
+  kill(coordinator, SIGCONT);
+  auto seen = second.wait();
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  EXPECT_SAYS(seen.err, "going on from the checkpoint of step ");
+  EXPECT_SAYS(seen.out, "done with 201\n");
+}
+
 TEST_F(Verdict, AnotherJobsCheckpointIsNotUsed) {
   auto saved = path("saved");
   auto first = run_workers({"-n", "1", "--checkpoint", saved, "--every", "10"}, {"train=40"});
