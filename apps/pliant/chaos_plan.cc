@@ -106,6 +106,7 @@ Result<Event> Planner::aim_at_workers(const Draw& draw, const Situation& now) co
   if (draw.kind == Kind::everybody) {
     for (const auto& worker : now.workers) event.victims.push_back(worker.id);
     if (event.victims.empty()) return not_now("no worker runs");
+    if (!now.agent && !now.coordinator) return not_now("nothing of the job would be left");
     return event;
   }
   if (draw.kind == Kind::sigstop || draw.kind == Kind::freeze) {
@@ -156,6 +157,10 @@ Result<Event> Planner::aim_at_service(const Draw& draw, const Situation& now) co
   bool of_agent = draw.kind == Kind::agent || draw.kind == Kind::agent_stop;
   if (of_agent ? !now.agent : !now.coordinator)
     return not_now(of_agent ? "the job has no agent that runs" : "the job has no coordinator that runs");
+  bool only_one = std::ranges::all_of(now.workers, [](const WorkerSeen& worker) { return worker.struck; }) &&
+                  !(now.agent && now.coordinator);
+  if (only_one && (draw.kind == Kind::agent || draw.kind == Kind::coordinator))
+    return not_now("nothing of the job would be left");
   if (draw.kind == Kind::coordinator && now.coordinators_killed >= kCoordinatorsMost)
     return not_now("the agent would give up on a coordinator that dies so often");
   if (draw.kind == Kind::agent) event.delay = part_of(kLongestOrphan, draw.rolls[2]);

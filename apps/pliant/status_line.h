@@ -17,11 +17,11 @@ struct Snapshot {
   int workers = 0;
   int alive = 0;
   Nanos elapsed{0};
-  bool begun = false;  ///< there was a view
   std::optional<wire::Progress> progress;
   std::optional<double> seconds_left;
   double at = 0;                        ///< when this was so, in seconds since 1970
   std::vector<scale::BillLine> bill{};  ///< the ledger until then
+  bool begun = false;                   ///< there was a view
 };
 
 /// "step 120/4690  epoch 3/10  12.3k samples/s  loss 0.4312  4 workers  0:42  1:23 left": as many whole fields as fit

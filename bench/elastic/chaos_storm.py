@@ -101,6 +101,8 @@ class Storm:
                                "--output-dir", self.folder / "output", *kept, "--", *program], "run.log")
         wait_for("the first step", START, lambda: self.run.poll() is not None or
                  any(path.stat().st_size for path in self.folder.glob("records/worker-*.jsonl")))
+        if args.checkpoint:
+            wait_for("the first checkpoint", START, lambda: any(self.folder.glob("saved/step-*/checkpoint.json")))
         chaos = self.start([*self.place.via, args.pliant, "chaos", "storm", "--yes", "--wait", "--events", args.events,
                             "--every", f"{args.every}s", "--kinds", self.kinds(),
                             "--seed", self.seed, "--min", args.min, "--max", args.max,

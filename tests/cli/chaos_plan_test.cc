@@ -140,6 +140,18 @@ TEST(ChaosPlan, WhoeverIsAboutToBeLeftOutDoesNotCount) {
   EXPECT_EQ(expendable(now).size(), 0u);
 }
 
+TEST(ChaosPlan, SomethingOfTheJobIsAlwaysLeft) {
+  Planner everybody(options_of({Kind::everybody})), coordinator(options_of({Kind::coordinator}));
+  auto now = members(2);
+  now.agent = now.coordinator = false;
+  EXPECT_FALSE(everybody.aim(everybody.draw(0), now).ok());
+  for (auto& worker : now.workers) worker.struck = true;
+  now.coordinator = true;
+  EXPECT_FALSE(coordinator.aim(coordinator.draw(0), now).ok());
+  now.agent = true;
+  EXPECT_TRUE(coordinator.aim(coordinator.draw(0), now).ok());
+}
+
 TEST(ChaosPlan, EverybodyIsEverybody) {
   Planner planner(options_of({Kind::everybody}));
   auto now = members(2);
