@@ -4,7 +4,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <deque>
+#include <list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -35,8 +35,8 @@ struct Link {
   static constexpr Nanos kReconnect = std::chrono::milliseconds(100);  ///< between attempts to reach one that was lost
 
   wire::Member member;
-  std::deque<std::shared_ptr<const Parcel>> outbox;
-  Fd socket;  ///< on this host
+  std::list<std::shared_ptr<const Parcel>> outbox;  ///< empty, it takes no memory: the dead stay known
+  Fd socket;                                        ///< on this host
   pid_t pid = 0;
   bool remote = false;  ///< on another host
   bool greeted = false;

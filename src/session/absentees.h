@@ -23,6 +23,7 @@ class Absentees {
       dead_.erase(member.id);  // an id may come back as another process
     }
     last_ = view;
+    std::erase_if(dead_, [&](auto id) { return view.rank_of(id) < 0; });  // nobody asks for them any more
   }
   /// It said goodbye, having acted last in the view with this epoch.
   void on_goodbye(std::uint64_t id, std::uint64_t epoch) {
