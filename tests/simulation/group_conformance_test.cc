@@ -56,6 +56,7 @@ void run_real(const Hosts& hosts, const Part& part) {
   auto body = [&](Group& group) {
     ThreadStage stage(meeting);
     part(group, stage);
+    stage.meet();  // whoever leaves early would keep others from entering
   };
   if (std::set<int>(hosts.begin(), hosts.end()).size() == 1)
     run_threads(static_cast<int>(hosts.size()), body);
