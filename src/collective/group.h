@@ -2,8 +2,8 @@
 // and goes with it; the connections are the mesh's and outlive it.
 //
 // The end of a view: fence() stops it here. Once *all* who are left have fenced it, nothing is published in it any
-// more, and settle() finds the same answer on each of them: an operation is complete if every member, the lost
-// included, had published its part.
+// more, and settle() finds out what stands: an operation is complete if every member, the lost included, had published
+// its part. On one host all find the same. Between hosts some may lack what was on its way: they tell each other.
 //
 // Threads: submit(), wait() and exchange() may be called from any thread; operations of one name must be submitted
 // in one order. Work is done by whoever waits, or by the group's own thread while nobody does.

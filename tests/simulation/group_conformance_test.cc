@@ -240,7 +240,9 @@ TEST_P(Conformance, AFenceEndsAnExchangeWhichSomebodyMissed) {
   });
 }
 
-TEST_P(Conformance, WhatStandsStillIsTheSameForAll) {
+/// Between hosts what was not waited for may have arrived at some of them only.
+TEST_P(Conformance, WhatStandsStillIsTheSameOnOneHost) {
+  const auto& hosts = GetParam().hosts;
   std::vector<std::vector<bool>> found(static_cast<std::size_t>(ranks()), std::vector<bool>(3));
   run([&](Group& group, Stage& stage) {
     auto region = group.create_region("r", 3 * 4096).or_throw();
@@ -263,10 +265,12 @@ TEST_P(Conformance, WhatStandsStillIsTheSameForAll) {
     }
     stage.meet();  // memory of a rank may be needed to finish another's
   });
-  for (const auto& own : found) {
-    EXPECT_TRUE(own[0]);
-    EXPECT_EQ(own[1], found[0][1]);
-    EXPECT_FALSE(own[2]);
+  for (std::size_t rank = 0; rank < found.size(); ++rank) {
+    EXPECT_TRUE(found[rank][0]);
+    if (std::ranges::count(hosts, 0) == ranks()) {
+      EXPECT_EQ(found[rank][1], found[0][1]);
+    }
+    EXPECT_FALSE(found[rank][2]);
   }
 }
 
