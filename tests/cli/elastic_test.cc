@@ -131,6 +131,7 @@ TEST_F(Elastic, WhoeverIsAloneLeavesWhenAStoppedOneIsBack) {
 TEST_F(Elastic, WhoeverIsAloneDoesNotWaitForTheDead) {
   auto job = start_training({"-n", "2", "--max-restarts", "0"});
   ASSERT_TRUE(view_becomes("night", {0, 1})) << job.err();
+  ASSERT_TRUE(step_becomes("night", 5));
   kill_worker(1, SIGSTOP);
   ASSERT_TRUE(view_becomes("night", {0})) << job.err() << memory();
   kill_worker(0, SIGTERM);
@@ -142,6 +143,7 @@ TEST_F(Elastic, WhoeverIsAloneDoesNotWaitForTheDead) {
 TEST_F(Elastic, AStopWaitsForNoStoppedWorker) {
   auto job = start_training({"-n", "2", "--grace", "60"});
   ASSERT_TRUE(view_becomes("night", {0, 1})) << job.err();
+  ASSERT_TRUE(step_becomes("night", 5));
   kill_worker(1, SIGSTOP);
   ASSERT_TRUE(view_becomes("night", {0})) << job.err() << memory();
   EXPECT_EQ(run({"stop", "night"}).status, 0);
