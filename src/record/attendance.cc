@@ -93,7 +93,8 @@ void EndRule::see(const StepLines& lines, const StepRecord& step) {
   last_ = step.place();
   version_ = step.version;
   present_.clear();
-  for (const auto& line : lines) present_.push_back(line.record().worker);
+  // A line that somebody wrote for another, whose state it took over, is its own word.
+  for (const auto& line : lines) present_.push_back(line.record().writer());
   members_ = tells_members(step) ? step.lease.workers : present_;
 }
 

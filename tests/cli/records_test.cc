@@ -125,7 +125,8 @@ TEST_F(Records, TheLastStepOfAWorkerThatDiesAfterItHandedOverIsRecorded) {
   ASSERT_TRUE(step_becomes("night", 5));
   EXPECT_EQ(run({"resize", "night", "2"}).status, 0);
   ASSERT_TRUE(view_becomes("night", {1})) << job.err();
-  finish(job);
+  auto seen = finish(job);
+  EXPECT_EQ(seen.status, 0) << seen.out << seen.err;
   auto verdict = run({"verify", path("records")});
   EXPECT_EQ(verdict.status, 0) << verdict.out << verdict.err;
   auto first = events("worker-1").front();
