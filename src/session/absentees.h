@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -13,18 +14,18 @@ namespace pliant::session {
 
 class Absentees {
  public:
+  static constexpr std::size_t kMostDead = 1024;  ///< that are remembered; more than a view has members
+
   /// `view` is in force. In a change that was planned nobody is left behind.
   void on_view(const membership::View& view) {
     if (view.planned != view.epoch)
       for (const auto& member : last_.members)
         if (!departed_.contains(member.id) && !dead_.contains(member.id)) left_behind_.insert(member.id);
-    for (const auto& member : view.members) {
-      left_behind_.erase(member.id);
-      dead_.erase(member.id);  // an id may come back as another process
-    }
+    for (const auto& member : view.members) left_behind_.erase(member.id);
     last_ = view;
-    std::erase_if(dead_, [&](auto id) { return view.rank_of(id) < 0; });  // nobody asks for them any more
   }
+  /// There is a connection to it: an id may come back as another process.
+  void on_found(std::uint64_t id) { dead_.erase(id); }
   /// It said goodbye, having acted last in the view with this epoch.
   void on_goodbye(std::uint64_t id, std::uint64_t epoch) {
     auto& last = departed_[id];
@@ -34,6 +35,7 @@ class Absentees {
   void on_death(std::uint64_t id) {
     dead_.insert(id);
     left_behind_.erase(id);
+    if (dead_.size() > kMostDead) dead_.erase(dead_.begin());  // ids grow: the oldest one
   }
 
   /// Somebody waits for another view: until it is there, whoever says goodbye is as good as dead.

@@ -168,6 +168,7 @@ void Roster::testify(const collective::PeerLoss& loss) {
 void Roster::on_found(std::uint64_t id) {
   Held held(*this);
   member_->on_found(id);
+  absentees_.on_found(id);
   const auto& view = member_->view();
   if (member_->recovering() || view.rank_of(id) < 0 || view.rank_of(self()) < 0) return;
   transport_->send({id}, wire::InForce{view.term, membership::notice_of(view)});

@@ -116,6 +116,19 @@ TEST(Roster, WhoeverWasLeftBehindIsExpectedUntilItIsGone) {
   }
 }
 
+TEST(Roster, WhoeverDiedBeforeItsViewWasInForceIsNotExpected) {
+  Post post;
+  Roster roster(member_of(view_of(1, 1, {1, 2}), post));
+  post.lose(3, false, 0);
+  auto grown = view_of(1, 2, {1, 2, 3});
+  grown.planned = 2;
+  post.events.on_letter(2, in_force(grown));  // it was taken in all the same
+  auto without = view_of(2, 3, {1, 2});
+  without.planned = 2;
+  post.events.on_letter(2, in_force(without));
+  EXPECT_FALSE(roster.expects_somebody_back());
+}
+
 TEST(Roster, AGoodbyeFromALaterViewProvesNothingAboutThisOne) {
   for (std::uint64_t last_view : {1, 2}) {
     Post post;
