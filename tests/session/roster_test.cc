@@ -116,17 +116,17 @@ TEST(Roster, WhoeverWasLeftBehindIsExpectedUntilItIsGone) {
   }
 }
 
-TEST(Roster, WhoeverDiedBeforeItsViewWasInForceIsNotExpected) {
-  Post post;
-  Roster roster(member_of(view_of(1, 1, {1, 2}), post));
-  post.lose(3, false, 0);
-  auto grown = view_of(1, 2, {1, 2, 3});
-  grown.planned = 2;
-  post.events.on_letter(2, in_force(grown));  // it was taken in all the same
-  auto without = view_of(2, 3, {1, 2});
-  without.planned = 2;
-  post.events.on_letter(2, in_force(without));
-  EXPECT_FALSE(roster.expects_somebody_back());
+TEST(Absentees, WhoeverDiedBeforeItsViewWasInForceIsNotExpected) {
+  Absentees absentees;
+  absentees.on_view(view_of(1, 1, {1, 2}));
+  absentees.on_death(3);
+  absentees.on_view(view_of(1, 2, {1, 2, 3}));
+  absentees.on_view(view_of(2, 3, {1, 2}));
+  EXPECT_FALSE(absentees.anybody_may_return());
+  absentees.on_found(3);  // the id, as another process
+  absentees.on_view(view_of(2, 4, {1, 2, 3}));
+  absentees.on_view(view_of(3, 5, {1, 2}));
+  EXPECT_TRUE(absentees.anybody_may_return());
 }
 
 TEST(Roster, AGoodbyeFromALaterViewProvesNothingAboutThisOne) {
