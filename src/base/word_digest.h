@@ -1,5 +1,5 @@
-// A digest of memory that many hands can compute together, in any order and on a device as well: each word of eight
-// bytes gives a part that depends on the word and on its place, and the parts are added up. Bytes behind the last whole
+// A digest of memory that several threads or devices can compute in parts, in any order: each word of eight bytes gives
+// a part that depends on the word and on its place, and the parts are added up. Bytes behind the last whole
 // word count as one that ends in zeros. Equal memory, equal digest, on every machine; it guards against faults, not
 // against forgers.
 #pragma once

@@ -148,8 +148,8 @@ void Runtime::wait_here(const step::StepReductionPtr& reduction) {
   }
 }
 
-/// The result before the last is not needed any more. Its memory, if it is of a view that has ended, goes beside the
-/// training.
+/// The result before the last is not needed any more. If its memory is of a view that has ended, the reclaimer gives it
+/// back, beside the training.
 const void* Runtime::result_of(step::StepReduction& reduction) {
   if (reduction.give_out()) {
     auto& [before, last] = results_[reduction.task().name];
