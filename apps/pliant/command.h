@@ -11,6 +11,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/text.h"
+
 namespace CLI {
 class App;
 class Error;
@@ -37,10 +39,5 @@ auto parses(Parse parse) {
     return parsed.ok() ? std::string() : parsed.error().message;
   };
 }
-
-/// "0:42", "12:05" or "1:02:03".
-std::string format_span(double seconds);
-/// The text with control characters replaced, safe on a terminal and in one line.
-std::string printable(std::string_view text);
 
 }  // namespace pliant::cli

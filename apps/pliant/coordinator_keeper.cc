@@ -60,7 +60,7 @@ void CoordinatorKeeper::tick() {
   if (election_) election_->tick(missed_for());
   if (line_ || !dialer_) return;
   dialer_->call();
-  if (!line_ && !child_ && starts_ && clock_.now() >= start_at_) start_child();
+  if (!line_ && !child_ && starts_ && restarts_.may_start(clock_.now())) start_child();
 }
 
 /// Time in which this process did not run does not count.
@@ -78,7 +78,7 @@ void CoordinatorKeeper::dial(const std::string& address) {
 }
 
 void CoordinatorKeeper::elect() {
-  ElectionEvents events;
+  agent::ElectionEvents events;
   events.offer = [this] {
     kill_own();
     return events_.offer();
@@ -91,12 +91,12 @@ void CoordinatorKeeper::elect() {
     dial(address);
     events_.on_place(address);
   };
-  election_.emplace(loop_, options_.store, options_.job, std::move(events));
+  election_.emplace(clock_, membership::open_store(loop_, options_.store).or_throw(), options_.job, std::move(events));
 }
 
 void CoordinatorKeeper::connected(net::Line line) {
   line_ = std::move(line);
-  answered_ = true;
+  restarts_.on_answer();
   heard_ = ticked_ = clock_.now();
   loop_.watch(line_.fd(), [this] { read(); });
   events_.on_connected();
@@ -162,18 +162,15 @@ void CoordinatorKeeper::reap_child() {
   if (!hopeless_) tick();
 }
 
-/// Whoever kills it says nothing about the job.
 void CoordinatorKeeper::on_death(const std::string& why, bool by_itself) {
-  auto now = clock_.now();
-  deaths_.push_back(now);
-  while (now - deaths_.front() > kTimeOfDeaths) deaths_.pop_front();
-  failures_ = by_itself ? failures_ + 1 : 0;
-  if (deaths_.size() < kDeaths) return;
-  if (!answered_) return give_up(why);
-  auto doublings = std::min<std::size_t>(deaths_.size() - kDeaths, 8);
-  start_at_ = now + std::min(kLongestPause, kFirstPause * (1 << doublings));
-  if (failures_ == static_cast<int>(kDeaths))
-    events_.on_trouble(words_of(why) + "\n    training goes on; resizes and replacements wait until it works again");
+  switch (restarts_.on_death(clock_.now(), by_itself)) {
+    case agent::Restarts::Meaning::nothing:
+      return;
+    case agent::Restarts::Meaning::hopeless:
+      return give_up(why);
+    case agent::Restarts::Meaning::trouble:
+      events_.on_trouble(words_of(why) + "\n    training goes on; resizes and replacements wait until it works again");
+  }
 }
 
 std::string CoordinatorKeeper::words_of(const std::string& why) const {

@@ -13,12 +13,12 @@
 
 #include <sys/resource.h>
 
-#include <deque>
 #include <functional>
 #include <optional>
 #include <string>
 
-#include "apps/pliant/election.h"
+#include "agent/election.h"
+#include "agent/restarts.h"
 #include "apps/pliant/outbox.h"
 #include "apps/pliant/watched_process.h"
 #include "base/clock.h"
@@ -54,12 +54,6 @@ struct KeeperOptions {
 
 class CoordinatorKeeper {
  public:
-  /// After five deaths within this time the next ones are started later and later. Nobody who trains depends on them.
-  /// Only if one has never answered the fifth is too many; and of those that ended by themselves, the fifth is named.
-  static constexpr Nanos kTimeOfDeaths = std::chrono::seconds(10);
-  static constexpr Nanos kFirstPause = std::chrono::milliseconds(100);
-  static constexpr Nanos kLongestPause = std::chrono::seconds(2);
-  static constexpr std::size_t kDeaths = 5;
   static constexpr Nanos kSilence = std::chrono::seconds(1);
 
   CoordinatorKeeper(net::Loop& loop, KeeperOptions options, KeeperEvents events);
@@ -104,14 +98,11 @@ class CoordinatorKeeper {
   Nanos missed_since_, heard_{0}, ticked_{0};
   Outbox outbox_;
   std::optional<WatchedProcess> child_;
-  std::deque<Nanos> deaths_;
-  int failures_ = 0;       // deaths in a row by their own fault
-  Nanos start_at_{0};      // not before
-  bool answered_ = false;  // at least once
+  agent::Restarts restarts_;
   bool hopeless_ = false;
   bool starts_;
   std::optional<net::Dialer> dialer_;
-  std::optional<Election> election_;
+  std::optional<agent::Election> election_;
 };
 
 }  // namespace pliant::cli

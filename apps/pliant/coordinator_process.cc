@@ -14,12 +14,14 @@
 #include <utility>
 #include <vector>
 
-#include "apps/pliant/coordinator_chronicle.h"
+#include "agent/chronicle.h"
+#include "agent/tenure.h"
 #include "apps/pliant/coordinator_note.h"
 #include "apps/pliant/coordinator_server.h"
-#include "apps/pliant/election.h"
 #include "apps/pliant/job_dir.h"
+#include "apps/pliant/job_records.h"
 #include "apps/pliant/rescue.h"
+#include "apps/pliant/worker_env.h"
 #include "base/log.h"
 #include "membership/store.h"
 #include "net/dialer.h"
@@ -31,14 +33,23 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Nanos kLoneliness = 3s;
+constexpr Nanos kTimeToServe = 5s;  // the agent starts another one, if there still is an agent
 constexpr auto kLook = 50ms;
 constexpr auto kBetweenLooks = 500ms;  // into the store
-constexpr std::uint64_t kNumbersAhead = 64;
+
+agent::EventLog open_log(const JobPlan& plan) {
+  agent::EventLog log;
+  log.open(open_records(plan, "coordinator"));
+  return log;
+}
 
 class CoordinatorProcess {
  public:
   CoordinatorProcess(Job job, Fd lock)
-      : job_(std::move(job)), lock_(std::move(lock)), chronicle_(job_.record.plan), attended_at_(clock_.now()) {}
+      : job_(std::move(job)),
+        lock_(std::move(lock)),
+        chronicle_(open_log(job_.record.plan)),
+        attended_at_(clock_.now()) {}
   Status start();
   /// Serves until the job is over. Leaves no file if nothing of the job is left. The exit code.
   int run();
@@ -46,13 +57,6 @@ class CoordinatorProcess {
  private:
   std::optional<membership::Memory> own_note() const;
   Status serve(const std::optional<membership::Memory>& memory);
-  void read_memory();
-  void write_memory();
-  void once_sure(std::function<void(bool sure)> say);
-  void say_all(bool sure);
-  bool is_elsewhere(const Result<membership::Entry>& place);
-  void look_for_successor();
-  void end_when_forgotten();
   Result<Fd> listen() const;
   Status open_to_others();
   void watch_signals();
@@ -66,21 +70,13 @@ class CoordinatorProcess {
   SteadyClock clock_;
   net::Loop loop_;
   Fd signals_;
-  Chronicle chronicle_;
+  agent::Chronicle chronicle_;
   std::optional<CoordinatorServer> server_;
   Nanos attended_at_;
   bool was_attended_ = false;
   bool told_to_end_ = false;
-  bool succeeded_ = false;  // by a coordinator elsewhere
-
-  // With a store.
-  std::unique_ptr<membership::Store> store_;
-  std::string memory_;          // to be written
-  std::uint64_t revision_ = 0;  // of what is stored
-  bool unread_ = false;         // nor is it served before it is known
-  bool writing_ = false, stale_ = false;
-  std::vector<std::function<void(bool sure)>> unsaid_;  // until what they promise is stored
-  bool ending_ = false;
+  bool succeeded_ = false;               // by a coordinator elsewhere
+  std::optional<agent::Tenure> tenure_;  // after what its events use
 };
 
 membership::CoordinatorOptions options_of(const JobRecord& record) {
@@ -103,14 +99,23 @@ Result<Fd> CoordinatorProcess::listen() const {
 Status CoordinatorProcess::start() {
   watch_signals();
   loop_.every(kLook, [this] { look_around(); });
-  if (job_.record.plan.store.empty()) return serve(own_note());
-  auto store = membership::open_store(loop_, job_.record.plan.store);
-  if (!store.ok()) return store.error();
-  store_ = std::move(store).value();
-  store_->read(place_key(job_.record.job_name()), [this](const auto& place) {
-    if (!is_elsewhere(place)) read_memory();
-  });
-  loop_.every(kBetweenLooks, [this] { look_for_successor(); });
+  std::unique_ptr<membership::Store> store;
+  if (const auto& url = job_.record.plan.store; !url.empty()) {
+    auto opened = membership::open_store(loop_, url);
+    if (!opened.ok()) return opened.error();
+    store = std::move(opened).value();
+  }
+  agent::TenureEvents events;
+  events.serve = [this](const auto& memory) { serve(memory).or_throw(); };
+  events.succeeded = [this] {
+    succeeded_ = true;
+    loop_.stop();
+  };
+  agent::TenureOptions options{job_.record.job_name(), "tcp:" + job_.record.plan.endpoint, own_note(),
+                               !job_.record.is_part()};
+  tenure_.emplace(clock_, std::move(store), std::move(options), std::move(events));
+  tenure_->begin();
+  loop_.every(kBetweenLooks, [this] { tenure_->look(); });
   return {};
 }
 
@@ -122,93 +127,19 @@ std::optional<membership::Memory> CoordinatorProcess::own_note() const {
 Status CoordinatorProcess::serve(const std::optional<membership::Memory>& memory) {
   auto listener = listen();
   if (!listener.ok()) return listener.error();
-  chronicle_.begun(memory);
+  chronicle_.begun(getpid(), memory);
   ServerEvents events;
   events.is_agent = [this](pid_t pid) { return is_agent(pid); };
+  events.note_of = [this](std::uint64_t worker) { return session::read_worker_note(note_file(job_.dir, worker)); };
   events.charter = [this] { return charter(); };
   events.remember = [this](const membership::Memory& now) { remember(now); };
   events.newest_checkpoint = [this] { return newest_checkpoint_of(job_.record); };
-  events.once_sure = [this](std::function<void(bool sure)> say) { once_sure(std::move(say)); };
+  events.once_sure = [this](std::function<void(bool sure)> say) { tenure_->once_sure(std::move(say)); };
   server_.emplace(loop_, std::move(listener).value(), options_of(job_.record), memory, std::move(events), chronicle_);
   PLIANT_TRY(open_to_others());
   for (const auto& worker : job_.record.workers)
     if (alive(worker.process)) server_->know(worker.id, worker.process.pid);
   return {};
-}
-
-// ---- the store ----
-
-/// What a coordinator elsewhere remembered last. It may have used more numbers than it could write down.
-void CoordinatorProcess::read_memory() {
-  unread_ = false;
-  store_->read(memory_key(job_.record.job_name()), [this](const Result<membership::Entry>& entry) {
-    auto memory = own_note();
-    if (!entry.ok()) log::warn("coordinator: {}", entry.error().message);
-    // Whoever takes over a job that has begun must know what was promised, and not write less over it.
-    if (!entry.ok() && !memory && !job_.record.workers.empty()) {
-      unread_ = true;
-      return;
-    }
-    if (entry.ok()) revision_ = entry.value().revision;
-    if (revision_) {
-      auto note = note_from(entry.value().text);
-      if (note) memory = note->memory;
-      if (memory) memory->next_id += kNumbersAhead;
-    }
-    serve(memory).or_throw();
-  });
-}
-
-void CoordinatorProcess::write_memory() {
-  if (!store_) return;
-  stale_ = true;
-  if (std::exchange(writing_, true)) return;
-  stale_ = false;
-  store_->replace(memory_key(job_.record.job_name()), revision_, memory_, [this](const auto& attempt) {
-    writing_ = false;
-    // Lost against a predecessor, a successor, or an attempt that seemed to fail.
-    if (!attempt.ok() || !attempt.value().won) stale_ = true;
-    if (!attempt.ok()) return say_all(false);  // it may answer others
-    revision_ = attempt.value().now.revision;
-    look_for_successor();
-  });
-}
-
-void CoordinatorProcess::once_sure(std::function<void(bool sure)> say) {
-  unsaid_.push_back(std::move(say));
-  if (!store_) return say_all(true);
-  if (!writing_) look_for_successor();
-}
-
-void CoordinatorProcess::say_all(bool sure) {
-  for (const auto& say : std::exchange(unsaid_, {})) say(sure);
-}
-
-bool CoordinatorProcess::is_elsewhere(const Result<membership::Entry>& place) {
-  if (!place.ok() || place.value().revision == 0) return false;
-  succeeded_ = place.value().text != "tcp:" + job_.record.plan.endpoint;
-  if (succeeded_) loop_.stop();
-  return succeeded_;
-}
-
-/// Members follow who has the higher term; this saves them the choice, and what the successor remembers. Whoever is
-/// still in place after its memory was stored is sure that a successor will read it.
-void CoordinatorProcess::look_for_successor() {
-  if (unread_) return read_memory();
-  bool stored = !stale_ && !writing_;
-  auto unsaid = stored ? std::exchange(unsaid_, {}) : std::vector<std::function<void(bool sure)>>();
-  store_->read(place_key(job_.record.job_name()), [this, unsaid = std::move(unsaid)](const auto& place) {
-    if (is_elsewhere(place)) return;
-    for (const auto& say : unsaid) say(place.ok());
-    if (stale_ && !writing_) write_memory();
-  });
-}
-
-/// The job is over, and the store need not know of it any more.
-void CoordinatorProcess::end_when_forgotten() {
-  if (!store_) return loop_.stop();
-  if (std::exchange(ending_, true)) return;
-  store_->remove_all(job_.record.job_name() + "/", [this](const Status&) { loop_.stop(); });
 }
 
 /// At the port that the job was given when it began, so that workers find the next coordinator where this one was.
@@ -239,10 +170,9 @@ void CoordinatorProcess::watch_signals() {
 }
 
 void CoordinatorProcess::remember(const membership::Memory& memory) {
-  memory_ = note_text({this_process(), memory});
-  auto written = write_atomically(job_.dir + kNoteFile, memory_);
+  auto written = write_atomically(job_.dir + kNoteFile, note_text({this_process(), memory}));
   if (!written.ok()) log::warn("coordinator: {}", written.error().message);
-  write_memory();
+  tenure_->remember(memory);
 }
 
 bool CoordinatorProcess::is_agent(pid_t pid) const {
@@ -271,15 +201,17 @@ std::string CoordinatorProcess::charter() const {
 
 void CoordinatorProcess::look_around() {
   auto now = clock_.now();
-  if (!server_) return;
+  if (!server_) {
+    if (now - attended_at_ >= kTimeToServe) loop_.stop();
+    return;
+  }
   if (server_->attended()) {
     was_attended_ = true;
     attended_at_ = now;
     return;
   }
   bool over = was_attended_ && server_->coordinator().over();
-  if (over) return end_when_forgotten();
-  if (now - attended_at_ >= kLoneliness) loop_.stop();
+  if ((over && tenure_->is_stored()) || now - attended_at_ >= kLoneliness) loop_.stop();
 }
 
 int CoordinatorProcess::run() {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "apps/pliant/agent.h"
+#include "apps/pliant/job_records.h"
 #include "apps/pliant/join.h"
 #include "apps/pliant/status_file.h"
 #include "apps/pliant/ticket.h"
@@ -41,7 +42,8 @@ Head::Head(const RunOptions& options, JobRecord record, JobDir dir, std::vector<
       console_(STDOUT_FILENO, STDERR_FILENO),
       reporter_(console_, options_.status, job_.path()),
       supply_(loop_, job_.get(), job_.path(), events_, supply_events()),
-      news_(job_.get().plan.wanted, job_.get().plan.supply.price) {}
+      word_(job_.get().plan.wanted),
+      news_(job_.get().plan.supply.price) {}
 
 Head::~Head() {
   for (const auto& host : hosts_)
@@ -78,7 +80,7 @@ Status Head::start() {
   signals_ = std::move(signals).value();
   getrlimit(RLIMIT_NOFILE, &files_);
   files_.rlim_cur = files_.rlim_max;  // for the coordinator, which has a connection to every worker
-  events_.open(record().plan, "agent");
+  events_.open(open_records(record().plan, "agent"));
   events_.note(record().hosts.empty() ? "begun" : "attached", record().name);
   keep_coordinator();
   if (auto seen = read_status(job_.path())) news_.account().carry_over(seen->bill);
@@ -127,10 +129,11 @@ void Head::on_place(const std::string& address) {
 
 void Head::on_message(const wire::Message& message) {
   if (const auto* state = std::get_if<wire::JobState>(&message)) {
-    auto news = news_.on_state(clock_.now(), *state);
-    if (news == StateNews::again) say(restart_line(state->view));
-    if (news != StateNews::nothing && news_.is_over() && phase_ == Phase::ending) {
-      news_.take_back_over();
+    auto news = word_.on_state(*state);
+    news_.on_state(clock_.now(), *state);
+    if (news == agent::StateNews::again) say(agent::restart_line(state->view));
+    if (news != agent::StateNews::nothing && word_.is_over() && phase_ == Phase::ending) {
+      word_.take_back_over();
       countdown_.call_off_end();
       phase_ = Phase::running;
     }
@@ -145,9 +148,9 @@ void Head::on_message(const wire::Message& message) {
 }
 
 void Head::on_over(const wire::Over& over) {
-  news_.on_over(over);
+  word_.on_over(over);
   if (wire::outcome_in(over.outcome) == Outcome::failed && phase_ == Phase::running)
-    failure_ = over.reason.empty() ? "no worker has finished it" : news_.reason();
+    failure_ = over.reason.empty() ? "no worker has finished it" : word_.reason();
   if (phase_ == Phase::running) finish_soon();
 }
 
@@ -216,7 +219,7 @@ void Head::tick() {
 
 /// An agent that could not be told that the job is finished does not make it fail.
 void Head::conclude() {
-  auto said = news_.outcome_or(Outcome::failed);
+  auto said = word_.outcome_or(Outcome::failed);
   if (said == Outcome::finished) return verdict_.finish();
   if (verdict_.interrupted() || said == Outcome::stopped) return verdict_.stop();
   say(fmt::format("pliant: job '{}' failed: {}\n", record().name, failure_));
@@ -306,8 +309,8 @@ void Head::on_end(LedHost& host) {
   auto words = last_lines(host.output("err"), kLastWords);
   failure_ = fmt::format("host {}: {}", name, ending.words());
   for (const auto& line : words) failure_ += "\n    " + line;
-  if (host.hopeless() && !news_.has_begun()) return give_up_on(host);
-  host.try_again_later(clock_.now(), news_.has_begun());
+  if (host.hopeless() && !word_.has_begun()) return give_up_on(host);
+  host.try_again_later(clock_.now(), word_.has_begun());
   if (failures == 1 && ending.code != kAgentThere)
     say(fmt::format("pliant: host {}: its agent has ended ({}); trying again\n", name, ending.words()));
 }
@@ -315,7 +318,7 @@ void Head::on_end(LedHost& host) {
 /// Can the others do without it?
 void Head::give_up_on(LedHost& host) {
   host.give_up();
-  auto needed = news_.has_begun() ? 1 : record().plan.start;
+  auto needed = word_.has_begun() ? 1 : record().plan.start;
   if (slots() >= needed || !record().plan.discovery.empty()) return;
   if (phase_ != Phase::running) return;
   phase_ = Phase::ending;
@@ -362,7 +365,7 @@ void Head::on_hosts(const std::vector<HostSlots>& places) {
 void Head::follow_slots() {
   bool somebody_leaves = std::ranges::any_of(hosts_, [](const LedHost& host) { return !host.wanted() && host.runs(); });
   auto wanted = std::clamp(slots(), record().plan.least, record().plan.most);
-  if (options_.follows_slots && !somebody_leaves && slots() > 0 && wanted != news_.state().wanted)
+  if (options_.follows_slots && !somebody_leaves && slots() > 0 && wanted != word_.state().wanted)
     keeper_->send(wire::Resize{wanted});
 }
 
@@ -377,7 +380,7 @@ HostSupplyEvents Head::supply_events() {
 
 void Head::ask_supply() {
   if (phase_ == Phase::running)
-    supply_.ask_for(news_.state().wanted + record().plan.spare, news_.has_begun(), clock_.now());
+    supply_.ask_for(word_.state().wanted + record().plan.spare, word_.has_begun(), clock_.now());
 }
 
 // ---- what it looks like ----
@@ -392,8 +395,8 @@ bool Head::output_copied() {
 
 Snapshot Head::snapshot() const {
   Snapshot now;
-  const auto& state = news_.state();
-  bool formed = news_.has_begun();
+  const auto& state = word_.state();
+  bool formed = word_.has_begun();
   now.phase = phase_ == Phase::stopping ? "stopping"
               : phase_ == Phase::ending ? "ending"
               : formed                  ? "running"
@@ -401,7 +404,7 @@ Snapshot Head::snapshot() const {
   now.alive = static_cast<int>(formed ? state.view.members.size() : state.spare);
   now.elapsed = clock_.now() - started_;
   now.at = unix_seconds();
-  news_.describe(now, clock_.now(), phase_ == Phase::running);
+  news_.describe(now, word_, clock_.now(), phase_ == Phase::running);
   return now;
 }
 

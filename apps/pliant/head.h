@@ -26,11 +26,13 @@
 #include <string>
 #include <vector>
 
+#include "agent/countdown.h"
+#include "agent/event_log.h"
+#include "agent/job_word.h"
+#include "agent/verdict.h"
 #include "apps/pliant/console.h"
 #include "apps/pliant/coordinator_keeper.h"
-#include "apps/pliant/countdown.h"
 #include "apps/pliant/discovery.h"
-#include "apps/pliant/event_log.h"
 #include "apps/pliant/host_supply.h"
 #include "apps/pliant/job_dir.h"
 #include "apps/pliant/job_news.h"
@@ -40,7 +42,6 @@
 #include "apps/pliant/signals.h"
 #include "apps/pliant/status_line.h"
 #include "apps/pliant/status_reporter.h"
-#include "apps/pliant/verdict.h"
 #include "base/clock.h"
 #include "net/loop.h"
 
@@ -109,16 +110,17 @@ class Head {
   std::deque<LedHost> hosts_;
   std::optional<CoordinatorKeeper> keeper_;
   std::optional<Discovery> discovery_;
-  EventLog events_;
+  agent::EventLog events_;
   HostSupply supply_;
+  agent::JobWord word_;
   JobNews news_;
 
   Phase phase_ = Phase::running;
   std::optional<bool> stop_wanted_;  // to be sent to the agents; true: at once
-  Countdown countdown_;              // of what leads to the hosts
+  agent::Countdown countdown_;       // of what leads to the hosts
   std::string failure_;
   bool concluded_ = false;
-  Verdict verdict_;
+  agent::Verdict verdict_;
 };
 
 }  // namespace pliant::cli

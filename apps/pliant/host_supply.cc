@@ -13,7 +13,7 @@
 
 namespace pliant::cli {
 
-HostSupply::HostSupply(net::Loop& loop, const JobRecord& record, std::string dir, EventLog& log,
+HostSupply::HostSupply(net::Loop& loop, const JobRecord& record, std::string dir, agent::EventLog& log,
                        HostSupplyEvents events)
     : loop_(loop), record_(record), dir_(std::move(dir)), log_(log), events_(std::move(events)) {}
 

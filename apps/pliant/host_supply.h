@@ -12,8 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "agent/event_log.h"
 #include "apps/pliant/console.h"
-#include "apps/pliant/event_log.h"
 #include "apps/pliant/job_dir.h"
 #include "apps/pliant/output_tail.h"
 #include "apps/pliant/provider.h"
@@ -37,7 +37,7 @@ class HostSupply {
   static constexpr Nanos kIdle = std::chrono::seconds(10);  ///< that slots are without use before they are given back
 
   /// Everything must outlive it. `dir` is the job's directory.
-  HostSupply(net::Loop& loop, const JobRecord& record, std::string dir, EventLog& log, HostSupplyEvents events);
+  HostSupply(net::Loop& loop, const JobRecord& record, std::string dir, agent::EventLog& log, HostSupplyEvents events);
   ~HostSupply();
   HostSupply(const HostSupply&) = delete;
   HostSupply& operator=(const HostSupply&) = delete;
@@ -67,7 +67,7 @@ class HostSupply {
   net::Loop& loop_;
   const JobRecord& record_;
   const std::string dir_;
-  EventLog& log_;
+  agent::EventLog& log_;
   const HostSupplyEvents events_;
   std::unique_ptr<Provider> provider_;  // nullptr: hosts are named
   SlurmProvider* slurm_ = nullptr;      // the one below, if it is that

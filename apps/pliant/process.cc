@@ -100,10 +100,4 @@ std::vector<ProcessId> members_of(const std::set<Group>& groups) {
   return members;
 }
 
-std::string Ending::words() const {
-  if (unknown) return "exit status not known: another agent started it";
-  if (signal) return fmt::format("killed by signal {} ({})", signal, strsignal(signal));
-  return fmt::format("exit code {}", code);
-}
-
 }  // namespace pliant::cli

@@ -51,15 +51,4 @@ std::optional<Group> group_of(pid_t leader);
 /// Processes that still run in any of these groups.
 std::vector<ProcessId> members_of(const std::set<Group>& groups);
 
-/// "killed by signal 9 (Killed)" or "exit code 3".
-struct Ending {
-  int code = 0;
-  int signal = 0;
-  bool unknown = false;  ///< the process was not our child
-  bool good() const { return code == 0 && signal == 0 && !unknown; }
-  /// As a shell reports it.
-  int exit_status() const { return unknown ? 1 : (signal ? 128 + signal : code); }
-  std::string words() const;
-};
-
 }  // namespace pliant::cli

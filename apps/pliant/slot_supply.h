@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "apps/pliant/event_log.h"
+#include "agent/event_log.h"
 #include "apps/pliant/job_dir.h"
 #include "apps/pliant/notice_watch.h"
 #include "apps/pliant/provider.h"
@@ -33,7 +33,7 @@ struct SlotEvents {
 class SlotSupply {
  public:
   /// Everything must outlive it.
-  SlotSupply(net::Loop& loop, const JobRecord& record, EventLog& log, SlotEvents events)
+  SlotSupply(net::Loop& loop, const JobRecord& record, agent::EventLog& log, SlotEvents events)
       : loop_(loop), record_(record), log_(log), events_(std::move(events)) {}
 
   /// As many as the job may have here, or as its trace lets it have now.
@@ -42,8 +42,6 @@ class SlotSupply {
   void watch_for_notice();
   /// Never fewer than the job must have: what a trace says was so once, this job runs now.
   std::uint32_t slots() const { return slots_; }
-  /// Nobody needs any more: whoever goes now does not go because the job needs fewer.
-  void close() { slots_ = 0; }
 
  private:
   void set(std::uint32_t slots);
@@ -52,7 +50,7 @@ class SlotSupply {
 
   net::Loop& loop_;
   const JobRecord& record_;
-  EventLog& log_;
+  agent::EventLog& log_;
   const SlotEvents events_;
   std::unique_ptr<Provider> provider_;
   std::optional<NoticeWatch> notices_;

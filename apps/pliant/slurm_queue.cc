@@ -12,7 +12,7 @@
 #include <sstream>
 #include <string_view>
 
-#include "apps/pliant/process.h"
+#include "agent/ending.h"
 #include "wire/messages.h"
 
 namespace pliant::cli {
@@ -219,7 +219,7 @@ double SlurmEntry::grace() const {
 }
 
 std::string SlurmEntry::words() const {
-  Ending ending;
+  agent::Ending ending;
   if (WIFSIGNALED(status)) ending.signal = WTERMSIG(status);
   if (WIFEXITED(status)) ending.code = WEXITSTATUS(status);
   return status == 0 ? word : word + ", " + ending.words();

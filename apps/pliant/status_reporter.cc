@@ -72,7 +72,7 @@ void StatusReporter::finish(const std::string& job, Outcome outcome, const Snaps
                                           render_line(whole, std::numeric_limits<int>::max())));
 }
 
-void StatusReporter::present(const std::vector<std::string>& bill, EventLog& events) {
+void StatusReporter::present(const std::vector<std::string>& bill, agent::EventLog& events) {
   for (const auto& line : bill) {
     events.note("bill", line);
     if (mode_ != StatusMode::off) console_.write(Stream::err, fmt::format("pliant: {}\n", line));

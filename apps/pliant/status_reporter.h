@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "agent/event_log.h"
 #include "apps/pliant/console.h"
-#include "apps/pliant/event_log.h"
 #include "apps/pliant/status_line.h"
 #include "base/clock.h"
 
@@ -29,7 +29,7 @@ class StatusReporter {
   /// The last word of a job: how it ended and its final state, on a line of its own.
   void finish(const std::string& job, Outcome outcome, const Snapshot& snapshot);
   /// What it has cost, after that and in the records.
-  void present(const std::vector<std::string>& bill, EventLog& events);
+  void present(const std::vector<std::string>& bill, agent::EventLog& events);
 
  private:
   void write_file(const Snapshot& snapshot);

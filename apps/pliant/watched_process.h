@@ -8,11 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "agent/ending.h"
 #include "apps/pliant/process.h"
 #include "base/fd.h"
 #include "base/result.h"
 
 namespace pliant::cli {
+
+using agent::Ending;
 
 /// The program's path, looked up like a shell does. Code::not_found, or Code::invalid if it cannot be executed.
 Result<std::string> find_program(const std::string& name);

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -37,9 +36,6 @@ struct Worker {
   Nanos started{0};
   std::string out;  ///< where its output goes
   std::string err;
-  bool heard_of = false;  ///< a coordinator has heard of its end: one that was told may have died before
-  /// Its slot is not there any more: it was told to leave, and is killed then.
-  std::optional<Nanos> leave_by{};
 };
 
 class WorkerSet {

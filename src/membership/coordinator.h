@@ -126,8 +126,9 @@ class Coordinator {
   Letters on_message(Link link, const wire::Message& message);
   /// The connection has ended. Whoever was behind it may come again.
   Letters on_closed(Link link);
-  /// The kernel says that a worker's process is gone.
-  Letters on_gone(std::uint64_t id);
+  /// The kernel says that a worker's process is gone; what it left in writing of the end of its loop, and of the view
+  /// that it acted in last, if it did.
+  Letters on_gone(std::uint64_t id, Outcome outcome = Outcome::running, std::uint64_t view = 0);
   /// The answer to needs_checkpoint(): the step of the newest good one that this job has written, or why there is none.
   Letters on_checkpoint(std::optional<std::uint64_t> step, const std::string& why = {});
   /// It is that late, on any clock that does not go back. Now and then, for what has to wait.
@@ -225,6 +226,7 @@ class Coordinator {
   bool lost_with_host(const Worker& worker) const;
   std::int64_t workers_on(const std::string& host) const;
   bool lacks_slots(const std::string& host) const;
+  static void read_note(Worker& worker, Outcome outcome, std::uint64_t view);
   void cool_down(const Worker& worker, bool replaced);
   std::pair<const std::string, Agent>* agent_with_room();
   std::vector<wire::Headcount> headcount() const;

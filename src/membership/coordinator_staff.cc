@@ -129,9 +129,16 @@ Letters Coordinator::on_closed(Link link) {
   return act();
 }
 
-Letters Coordinator::on_gone(std::uint64_t id) {
+/// What it left in writing, if it did, is newer than any message: one may have been lost with another coordinator.
+void Coordinator::read_note(Worker& worker, Outcome outcome, std::uint64_t view) {
+  if (outcome != Outcome::running || view) worker.outcome = outcome;
+  worker.last_view = std::max(worker.last_view, view);
+}
+
+Letters Coordinator::on_gone(std::uint64_t id, Outcome outcome, std::uint64_t view) {
   if (auto at = workers_.find(id); at != workers_.end() && !at->second.ended) {
     at->second.ended = true;
+    read_note(at->second, outcome, view);
     tell_of_death(id);
     // The agent will say how; but not if it never knew this one.
     const auto* agent = agent_of(at->second);
@@ -146,10 +153,7 @@ void Coordinator::on(Link link, const wire::Ended& ended) {
   auto& worker = workers_[ended.id];
   worker.host = agent->first;
   worker.words = ended.words;
-  // What it left in writing, if it did, is newer than any message: one may have been lost with another coordinator.
-  if (auto outcome = wire::outcome_in(ended.outcome); outcome != Outcome::running || ended.view)
-    worker.outcome = outcome;
-  worker.last_view = std::max(worker.last_view, ended.view);
+  read_note(worker, wire::outcome_in(ended.outcome), ended.view);
   bool known = std::exchange(worker.ended, true);
   if (!known || ended.view) tell_of_death(ended.id);
   next_id_ = std::max(next_id_, ended.id + 1);

@@ -3,11 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <string_view>
 
 #include "base/bytes.h"
 #include "base/system.h"
+#include "base/text.h"
 #include "wire/messages.h"
 
 namespace pliant::net {
@@ -57,13 +57,6 @@ Introduction decode_hello(Bytes hello) {
   who.lane = in.get<std::uint32_t>();
   who.job = ByteReader(hello.subspan(kLengthAt)).get_text(wire::kMaxName);
   return who;
-}
-
-/// What a stranger calls itself may end up in a log.
-std::string printable(std::string text) {
-  std::ranges::replace_if(
-      text, [](unsigned char c) { return std::iscntrl(c); }, ' ');
-  return text;
 }
 
 Mac answerers_proof(const Secret& secret, Bytes hello, Bytes challenge) {

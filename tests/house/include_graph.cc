@@ -9,9 +9,9 @@
 namespace pliant::house {
 namespace {
 
-constexpr std::array<std::string_view, 14> kOrder = {"base",       "data",    "wire",  "net",    "collective",
+constexpr std::array<std::string_view, 15> kOrder = {"base",       "data",    "wire",  "net",    "collective",
                                                      "membership", "monitor", "scale", "policy", "record",
-                                                     "step",       "session", "plan",  "torch"};
+                                                     "step",       "session", "agent", "plan",   "torch"};
 constexpr std::array<std::string_view, 5> kTorchUsers = {"src/torch/", "include/pliant/torch.h", "examples/", "bench/",
                                                          "tests/torch/"};
 

@@ -87,7 +87,7 @@ void Faults::hit_all(Fault fault) {
 
 void Faults::resize_somehow() {
   hit_all(Fault::resize);
-  world_.resize(1 + static_cast<std::uint32_t>(dice_.below(6)));
+  world_.offices().resize(1 + static_cast<std::uint32_t>(dice_.below(6)));
 }
 
 void Faults::join_and_kill() {
@@ -97,14 +97,14 @@ void Faults::join_and_kill() {
 
 void Faults::kill_coordinator() {
   hit_all(Fault::coordinator);
-  world_.kill_coordinator();
+  world_.offices().kill_coordinator();
 }
 
 void Faults::silence_store() {
   hit_all(Fault::store);
-  world_.set_store_silent(true);
+  world_.offices().server().set_silent(true);
   world_.scheduler().after(dice_.between(milliseconds(1), milliseconds(800)),
-                           [this] { world_.set_store_silent(false); });
+                           [this] { world_.offices().server().set_silent(false); });
 }
 
 Fault Faults::any_fault() {
@@ -141,10 +141,10 @@ void Faults::lag() {
   }
   late_in_switch_ = true;
   loss_in_debt_ = dice_.chance(70);
-  auto* coordinator = world_.coordinator();
+  auto* coordinator = world_.offices().coordinator();
   if (!coordinator) return;
   hit_all(Fault::resize);
-  world_.resize(static_cast<std::uint32_t>(coordinator->view().size()) + 1);
+  world_.offices().resize(static_cast<std::uint32_t>(coordinator->view().size()) + 1);
 }
 
 /// `process` does not run for a moment, in which somebody else dies.
@@ -163,7 +163,7 @@ void Faults::lose_another(std::uint64_t than, Nanos after) {
 
 /// `first` has ended a step that changes the view.
 void Faults::switches(const Process& first) {
-  auto* coordinator = world_.coordinator();
+  auto* coordinator = world_.offices().coordinator();
   if (!late_in_switch_ || !coordinator || coordinator->memory().invited.empty()) return;
   using enum StepState;
   for (auto* process : world_.workers()) {
@@ -329,7 +329,7 @@ void Faults::part_hosts_later() {
   scheduler.after(seconds(7), [this] {
     world_.cut_link("host1", "host2");
     world_.cut_link("host2", "host1");
-    world_.resize(6);
+    world_.offices().resize(6);
   });
   scheduler.after(seconds(57), [this] { world_.heal_all(); });
 }
@@ -342,7 +342,7 @@ void Faults::calm_down() {
     late_in_.reset();
     late_in_switch_ = loss_in_debt_ = false;
     world_.heal_all();
-    world_.set_store_silent(false);
+    world_.offices().server().set_silent(false);
     for (auto* process : world_.workers())
       if (process->stopped()) process->go_on();
   });

@@ -33,7 +33,7 @@ void Growth::look() {
 }
 
 bool Growth::is_kept_waiting(const Process& process) const {
-  auto* coordinator = world_.coordinator();
+  auto* coordinator = world_.offices().coordinator();
   if (!process.blank() || process.stopped() || !coordinator) return false;
   const auto& view = coordinator->view();
   if (view.rank_of(process.id()) >= 0 || coordinator->memory().wanted <= view.members.size()) return false;

@@ -108,21 +108,21 @@ JobOutcome Job::run() {
 }
 
 void Job::check_verdict() {
-  auto outcome = wire::outcome_in(world_.verdict()->outcome);
+  auto outcome = world_.offices().end()->outcome;
   if (outcome == Outcome::finished && checker_.any_finished()) return;
   // All have thrown, or the last one has when the others had left, or were left behind.
   bool all_gone = setting_.script.all_throw || faults_.stop_asked() || checker_.last_threw();
   if (outcome == Outcome::failed && checker_.any_threw() && all_gone && !checker_.any_finished()) return;
   // All who were left may have been asked to leave, one after the other.
   if (outcome == Outcome::stopped && (faults_.stop_asked() || faults_.notified()) && !checker_.any_finished()) return;
-  world_.fail(fmt::format("the job is called {}, {} worker has finished, {}: {}", name_of(outcome),
-                          checker_.any_finished() ? "a" : "no",
-                          faults_.stop_asked() ? "it was to stop" : "nobody stopped it", world_.verdict()->reason));
+  world_.fail(fmt::format(
+      "the job is called {}, {} worker has finished, {}: {}", name_of(outcome), checker_.any_finished() ? "a" : "no",
+      faults_.stop_asked() ? "it was to stop" : "nobody stopped it", world_.offices().end()->reason));
 }
 
 /// For the reader of a trace: what the coordinator takes the job for.
 void Job::note_situation() {
-  auto* coordinator = world_.coordinator();
+  auto* coordinator = world_.offices().coordinator();
   if (!coordinator) return world_.note("there is no coordinator");
   const auto& view = coordinator->view();
   std::string members;
@@ -140,7 +140,7 @@ void Job::verify() {
       if (const auto* step = std::get_if<record::StepRecord>(&line))
         outcome_.salvaged += static_cast<std::uint64_t>(
             std::ranges::count_if(step->samples, [](const auto& contribution) { return contribution.by.has_value(); }));
-  bool failed = wire::outcome_in(world_.verdict()->outcome) == Outcome::failed;  // rightly, see above
+  bool failed = world_.offices().end()->outcome == Outcome::failed;  // rightly, see above
   auto verified = record::verify(records, {.partial = failed});
   if (!verified.ok) world_.fail("verify: " + (verified.faults.empty() ? verified.text() : verified.faults.front()));
 }

@@ -108,7 +108,7 @@ Process::~Process() {
   if (!dead_) kill();
 }
 
-void Process::start(Program program, std::function<void(bool good)> ended) {
+void Process::start(Program program, Nanos delay, std::function<void(bool good)> ended) {
   ended_ = std::move(ended);
   fiber_ = std::make_unique<Fiber>([this, program = std::move(program)] {
     bool good = false;
@@ -126,7 +126,7 @@ void Process::start(Program program, std::function<void(bool good)> ended) {
     dead_ = true;
     ended_(good);
   });
-  later(Nanos(0), [this] { run(); });
+  later(delay, [this] { run(); });
 }
 
 void Process::run() {

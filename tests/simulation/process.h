@@ -28,13 +28,13 @@ struct ThrownOnOrder {};
 class Process {
  public:
   using Program = std::function<void(Process& self)>;
-  /// `ended(good)` is called when the program has returned or thrown.
   Process(World& world, std::uint64_t id, std::string host, int pid);
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  void start(Program program, std::function<void(bool good)> ended);
+  /// It takes `delay` to load. `ended(good)` is called when the program has returned or thrown.
+  void start(Program program, Nanos delay, std::function<void(bool good)> ended);
 
   World& world() { return world_; }
   std::uint64_t id() const { return id_; }

@@ -353,7 +353,7 @@ Result<std::unique_ptr<collective::Group>> TwinTransport::form(collective::Team 
 
 void TwinTransport::look_for_coordinator() {
   if (coordinator_ == 0) {
-    coordinator_ = process_.world().connect_to_coordinator(*this, self_.host);
+    coordinator_ = process_.world().offices().connect(*this, self_.host);
     if (coordinator_ != 0)
       tell(events_->introduce());
     else
@@ -367,7 +367,7 @@ void TwinTransport::look_for_coordinator() {
 void TwinTransport::tell(wire::Message message) {
   if (std::holds_alternative<wire::Ready>(message)) process_.note_blank(true);
   if (const auto* adopted = std::get_if<wire::Adopted>(&message)) process_.note_agreed(adopted->view.epoch);
-  if (coordinator_ != 0 && process_.alive()) process_.world().tell_coordinator(coordinator_, std::move(message));
+  if (coordinator_ != 0 && process_.alive()) process_.world().offices().tell(coordinator_, std::move(message));
 }
 
 void TwinTransport::report(wire::Progress progress) { tell(std::move(progress)); }
@@ -403,7 +403,7 @@ void TwinTransport::decide(const std::string& key, const std::string& text, Answ
   auto& world = process_.world();
   process_.later(world.rng().between(microseconds(300), milliseconds(5)),
                  [this, alive = alive_, key, text, answered = std::move(answered)] {
-                   if (*alive) answered(process_.world().ask_store(self_.host, key, text));
+                   if (*alive) answered(process_.world().offices().server().replace(key, 0, text));
                  });
 }
 

@@ -1,5 +1,5 @@
-// A whole job in one thread, on simulated time: hosts and the links between them, workers that run real sessions, the
-// real coordinator, an agent per host, and a store outside of the job. Everything follows from the seed.
+// A whole job in one thread, on simulated time: hosts and the links between them, workers that run real sessions, and
+// whoever runs the job (simulation/offices.h). Everything follows from the seed.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,8 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "membership/coordinator.h"
 #include "record/recorder.h"
+#include "session/worker_note.h"
+#include "simulation/offices.h"
 #include "simulation/process.h"
 #include "simulation/scheduler.h"
 #include "simulation/twin_transport.h"
@@ -40,10 +41,10 @@ class World {
   const WorldOptions& options() const { return options_; }
   std::uint64_t next_number() { return ++numbers_; }
 
-  /// Starts agents and coordinator; the coordinator has workers started.
-  void begin();
-  /// The job has said how it ended, and no worker is left.
-  bool over() const;
+  /// Starts the agents, which have a coordinator started, which has workers started.
+  void begin() { offices_.begin(); }
+  /// Whoever ran the job has said how it ended, and no worker is left.
+  bool over() const { return offices_.end().has_value() && processes_.empty(); }
 
   // ---- workers ----
   std::vector<Process*> workers();  // that live
@@ -52,7 +53,10 @@ class World {
   std::uint64_t last_view_of(std::uint64_t id) const;
   /// The number of the newest view that anybody knows to be in force, or did.
   std::uint64_t newest_view() const;
-  void spawn(std::uint64_t id, const std::string& host);
+  /// Starts it; its pid.
+  int spawn(std::uint64_t id, const std::string& host);
+  /// What it has left in writing.
+  session::WorkerNote note_of(std::uint64_t id) const;
   void kill(Process& process);
   /// SIGSTOP, until it is told to go on; those who are connected to it notice after a while.
   void stop(Process& process);
@@ -80,16 +84,9 @@ class World {
   void heal_all();
   void heal(const std::string& from, const std::string& to);
 
-  // ---- coordinator, agents, store ----
-  std::uint64_t connect_to_coordinator(TwinTransport& transport, const std::string& host);
-  void tell_coordinator(std::uint64_t connection, wire::Message message);
-  void kill_coordinator();
-  void resize(std::uint32_t workers);
-  membership::Coordinator* coordinator() { return coordinator_ ? coordinator_.get() : nullptr; }
-  Result<membership::Attempt> ask_store(const std::string& host, const std::string& key, const std::string& text);
-  void set_store_silent(bool silent) { store_silent_ = silent; }
-  /// How the job ended, by its coordinator's word to the agents.
-  const std::optional<wire::Over>& verdict() const { return verdict_; }
+  /// Agents, coordinators and the store.
+  Offices& offices() { return offices_; }
+  const Offices& offices() const { return offices_; }
 
   // ---- records ----
   record::MemoryLog& records(std::uint64_t worker);
@@ -114,22 +111,7 @@ class World {
   const std::string& failure() const { return failure_; }
 
  private:
-  struct Connection {
-    TwinTransport* worker = nullptr;  // or
-    std::string agent{};              // whose host
-    bool is_agent = false;
-    std::string host{};
-    InOrder to{}, from{};
-  };
   void trace(const std::string& who, const std::string& text);
-  void start_coordinator();
-  void keep_coordinator();
-  void deliver(const membership::Letters& letters);
-  void to_agent(const std::string& host, const wire::Message& message);
-  void connect_agent(const std::string& host);
-  void tell_from_agent(const std::string& host, const wire::Message& message);
-  void close_connection(std::uint64_t connection);
-  Nanos short_delay() { return rng().between(microseconds(20), milliseconds(1)); }
 
   const WorldOptions options_;
   const Program program_;
@@ -146,22 +128,8 @@ class World {
   std::map<std::pair<std::string, std::string>, std::uint64_t> cut_numbers_;
   std::map<std::uint64_t, std::uint64_t> stops_;  // by worker: how often it was stopped
 
-  std::unique_ptr<membership::Coordinator> coordinator_;
-  std::string coordinator_host_;
-  std::optional<membership::Memory> memory_;  // what a coordinator leaves to the next one
-  std::map<std::uint64_t, Connection> connections_;
-  /// What an agent knows of a worker that it has started, until the coordinator knows of its end.
-  struct Charge {
-    int pid = 0;
-    std::optional<wire::Ended> ended{};
-  };
-  std::map<std::string, std::map<std::uint64_t, Charge>> charges_;  // by host and id
-  std::map<std::string, std::uint64_t> agent_connections_;
-  std::map<std::string, std::string> store_;
-  bool store_silent_ = false;
   std::map<std::uint64_t, record::MemoryLog> records_;  // by worker
-  record::MemoryLog agent_records_{"agent", {}};
-  std::optional<wire::Over> verdict_;
+  Offices offices_{*this};
 };
 
 }  // namespace pliant::sim

@@ -1,8 +1,8 @@
-#include "apps/pliant/deaths.h"
+#include "agent/deaths.h"
 
 #include <algorithm>
 
-namespace pliant::cli {
+namespace pliant::agent {
 
 std::optional<Death> Deaths::explain(std::uint64_t id, bool goodbye) {
   auto at = std::ranges::find_if(unexplained_, [&](const Open& open) { return open.death.id == id; });
@@ -23,4 +23,4 @@ void Deaths::told(std::uint64_t id, bool heard, Nanos now) {
   told_at_ = now;
 }
 
-}  // namespace pliant::cli
+}  // namespace pliant::agent

@@ -1,12 +1,11 @@
-#include "apps/pliant/coordinator_chronicle.h"
+#include "agent/chronicle.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <utility>
 #include <variant>
 
-namespace pliant::cli {
+namespace pliant::agent {
 namespace {
 
 constexpr std::uint64_t kMostRefusals = 1000;  // strangers shall not fill the disk
@@ -26,8 +25,8 @@ void Chronicle::note(const std::string& what, std::optional<std::uint64_t> worke
     log_.note(what, text);
 }
 
-void Chronicle::begun(const std::optional<membership::Memory>& memory) {
-  log_.note("begun", fmt::format("process {}{}", getpid(), memory ? ", from an earlier one's note" : ""));
+void Chronicle::begun(pid_t pid, const std::optional<membership::Memory>& memory) {
+  log_.note("begun", fmt::format("process {}{}", pid, memory ? ", from an earlier one's note" : ""));
 }
 
 void Chronicle::agent_came(pid_t pid, const std::string& host) {
@@ -82,4 +81,4 @@ void Chronicle::look_at(const membership::Coordinator& coordinator) {
   if (!std::exchange(over_, over) && over) log_.note("over", std::string(name_of(coordinator.verdict())));
 }
 
-}  // namespace pliant::cli
+}  // namespace pliant::agent

@@ -1,11 +1,9 @@
-#include "apps/pliant/job_news.h"
+#include "agent/job_word.h"
 
 #include <gtest/gtest.h>
 
-namespace pliant::cli {
+namespace pliant::agent {
 namespace {
-
-using namespace std::chrono_literals;
 
 wire::JobState state_of(std::uint64_t epoch, std::uint32_t restarts = 0) {
   wire::JobState state;
@@ -15,21 +13,21 @@ wire::JobState state_of(std::uint64_t epoch, std::uint32_t restarts = 0) {
   return state;
 }
 
-TEST(JobNews, AStateIsNewsOnlyIfItsViewIs) {
-  JobNews news(4, "");
+TEST(JobWord, AStateIsNewsOnlyIfItsViewIs) {
+  JobWord news(4);
   EXPECT_EQ(news.state().wanted, 4U);
-  EXPECT_EQ(news.on_state(1s, state_of(0)), StateNews::nothing);
+  EXPECT_EQ(news.on_state(state_of(0)), StateNews::nothing);
   EXPECT_FALSE(news.has_begun());
-  EXPECT_EQ(news.on_state(1s, state_of(1)), StateNews::first);
+  EXPECT_EQ(news.on_state(state_of(1)), StateNews::first);
   EXPECT_TRUE(news.has_begun());
-  EXPECT_EQ(news.on_state(1s, state_of(1)), StateNews::nothing);
-  EXPECT_EQ(news.on_state(1s, state_of(2)), StateNews::newer);
-  EXPECT_EQ(news.on_state(1s, state_of(3, 1)), StateNews::again);
+  EXPECT_EQ(news.on_state(state_of(1)), StateNews::nothing);
+  EXPECT_EQ(news.on_state(state_of(2)), StateNews::newer);
+  EXPECT_EQ(news.on_state(state_of(3, 1)), StateNews::again);
   EXPECT_EQ(news.state().wanted, 2U);
 }
 
-TEST(JobNews, WhatWasSaidOfTheEndMayBeTakenBack) {
-  JobNews news(1, "");
+TEST(JobWord, WhatWasSaidOfTheEndMayBeTakenBack) {
+  JobWord news(1);
   EXPECT_EQ(news.outcome_or(Outcome::failed), Outcome::failed);
   EXPECT_EQ(news.reason(), "");
   wire::Over over;
@@ -44,4 +42,4 @@ TEST(JobNews, WhatWasSaidOfTheEndMayBeTakenBack) {
 }
 
 }  // namespace
-}  // namespace pliant::cli
+}  // namespace pliant::agent

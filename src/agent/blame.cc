@@ -1,9 +1,9 @@
-#include "apps/pliant/blame.h"
+#include "agent/blame.h"
 
 #include <algorithm>
 #include <tuple>
 
-namespace pliant::cli {
+namespace pliant::agent {
 
 std::optional<Death> first_to_blame(const std::vector<Death>& deaths) {
   auto order = [](const Death& death) { return std::tuple(death.turn, death.id); };
@@ -13,4 +13,4 @@ std::optional<Death> first_to_blame(const std::vector<Death>& deaths) {
   return *first;
 }
 
-}  // namespace pliant::cli
+}  // namespace pliant::agent

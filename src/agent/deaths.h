@@ -14,10 +14,10 @@
 #include <set>
 #include <vector>
 
-#include "apps/pliant/blame.h"
+#include "agent/blame.h"
 #include "base/clock.h"
 
-namespace pliant::cli {
+namespace pliant::agent {
 
 class Deaths {
  public:
@@ -59,4 +59,4 @@ class Deaths {
   Nanos told_at_{0};
 };
 
-}  // namespace pliant::cli
+}  // namespace pliant::agent

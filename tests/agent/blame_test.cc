@@ -1,8 +1,8 @@
-#include "apps/pliant/blame.h"
+#include "agent/blame.h"
 
 #include <gtest/gtest.h>
 
-namespace pliant::cli {
+namespace pliant::agent {
 namespace {
 
 Death death(std::uint64_t id, int turn) { return {id, {1, 0}, turn, {}}; }
@@ -29,4 +29,4 @@ TEST(Ending, InWords) {
 }
 
 }  // namespace
-}  // namespace pliant::cli
+}  // namespace pliant::agent

@@ -10,7 +10,7 @@
 // On a slow machine a coordinator may take longer to begin. Patience doubles with every new place until one has been
 // steady, so that hosts do not take it from each other for ever.
 // That two are there for a while does no harm: members promise terms, and one has the higher.
-// Threads: lives on its loop's thread.
+// Threads: those of the store's callbacks, which is one.
 #pragma once
 
 #include <functional>
@@ -20,9 +20,8 @@
 
 #include "base/clock.h"
 #include "membership/store.h"
-#include "net/loop.h"
 
-namespace pliant::cli {
+namespace pliant::agent {
 
 struct ElectionEvents {
   /// Where the coordinator would be if it were here ("tcp:10.0.0.1:4711"). It is asked for when that is wanted.
@@ -39,7 +38,8 @@ class Election {
   static constexpr Nanos kMostPatience = 16 * kPatience;
   static constexpr Nanos kSteady = std::chrono::seconds(10);
 
-  Election(net::Loop& loop, const std::string& store, const std::string& job, ElectionEvents events);
+  /// The clock must outlive it.
+  Election(const Clock& clock, std::unique_ptr<membership::Store> store, std::string job, ElectionEvents events);
   Election(const Election&) = delete;
   Election& operator=(const Election&) = delete;
 
@@ -54,7 +54,7 @@ class Election {
   void learn(const membership::Entry& entry);
   void fail(const Error& error);
 
-  SteadyClock clock_;
+  const Clock& clock_;
   const std::string job_;
   const ElectionEvents events_;
   std::unique_ptr<membership::Store> store_;
@@ -70,4 +70,4 @@ class Election {
 std::string place_key(const std::string& job);
 std::string memory_key(const std::string& job);
 
-}  // namespace pliant::cli
+}  // namespace pliant::agent

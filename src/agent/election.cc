@@ -1,17 +1,17 @@
-#include "apps/pliant/election.h"
+#include "agent/election.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <utility>
 
-namespace pliant::cli {
+namespace pliant::agent {
 
 std::string place_key(const std::string& job) { return job + "/coordinator"; }
 std::string memory_key(const std::string& job) { return job + "/memory"; }
 
-Election::Election(net::Loop& loop, const std::string& store, const std::string& job, ElectionEvents events)
-    : job_(job), events_(std::move(events)), store_(membership::open_store(loop, store).or_throw()) {}
+Election::Election(const Clock& clock, std::unique_ptr<membership::Store> store, std::string job, ElectionEvents events)
+    : clock_(clock), job_(std::move(job)), events_(std::move(events)), store_(std::move(store)) {}
 
 void Election::tick(std::optional<Nanos> missed_for) {
   if (!missed_for && clock_.now() - learned_ >= kSteady) patience_ = kPatience;
@@ -57,4 +57,4 @@ void Election::fail(const Error& error) {
   if (!std::exchange(in_trouble_, true)) events_.on_trouble(error.message);
 }
 
-}  // namespace pliant::cli
+}  // namespace pliant::agent

@@ -25,18 +25,20 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
-#include "apps/pliant/event_log.h"
+#include "agent/event_log.h"
 #include "membership/coordinator.h"
 #include "wire/messages.h"
 
-namespace pliant::cli {
+namespace pliant::agent {
 
 class Chronicle {
  public:
-  explicit Chronicle(const JobPlan& plan) { log_.open(plan, "coordinator"); }
+  /// `log` is the coordinator's.
+  explicit Chronicle(EventLog log) : log_(std::move(log)) {}
 
-  void begun(const std::optional<membership::Memory>& memory);
+  void begun(pid_t pid, const std::optional<membership::Memory>& memory);
   void ends(const std::string& why) { log_.note("ends", why); }
 
   void agent_came(pid_t pid, const std::string& host);
@@ -62,4 +64,4 @@ class Chronicle {
   std::uint64_t refusals_ = 0;
 };
 
-}  // namespace pliant::cli
+}  // namespace pliant::agent

@@ -3,24 +3,26 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
-#include "apps/pliant/job_dir.h"
+#include "base/clock.h"
 #include "record/recorder.h"
 
-namespace pliant::cli {
+namespace pliant::agent {
 
 class EventLog {
  public:
-  /// From now on events go to `name`.jsonl in the job's folder of records, if it has one.
-  void open(const JobPlan& plan, const std::string& name);
+  /// From now on events go there, with what `time` says in seconds since 1970; nowhere if there is no sink.
+  void open(std::unique_ptr<record::RecordSink> sink, std::function<double()> time = &unix_seconds);
   void note(const std::string& what, const std::string& text);
   /// Of a worker.
   void note(const std::string& what, std::uint64_t worker, const std::string& text);
 
  private:
-  std::unique_ptr<record::RecordSink> recorder_;  // nullptr: nothing is written
+  std::unique_ptr<record::RecordSink> sink_;  // nullptr: nothing is written
+  std::function<double()> time_;
 };
 
-}  // namespace pliant::cli
+}  // namespace pliant::agent

@@ -1,8 +1,8 @@
-#include "apps/pliant/deaths.h"
+#include "agent/deaths.h"
 
 #include <gtest/gtest.h>
 
-namespace pliant::cli {
+namespace pliant::agent {
 namespace {
 
 using namespace std::chrono_literals;
@@ -59,4 +59,4 @@ TEST(Deaths, OnlyWhatWasHeardIsAnswered) {
 }
 
 }  // namespace
-}  // namespace pliant::cli
+}  // namespace pliant::agent

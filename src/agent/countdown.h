@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 
-namespace pliant::cli {
+namespace pliant::agent {
 
 class Countdown {
  public:
@@ -31,4 +31,4 @@ class Countdown {
   std::optional<Nanos> leave_at_;
 };
 
-}  // namespace pliant::cli
+}  // namespace pliant::agent

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "apps/pliant/process.h"
+#include "agent/ending.h"
 #include "base/clock.h"
 
-namespace pliant::cli {
+namespace pliant::agent {
 
 /// A worker that ended badly by itself, not because the agent told it to.
 struct Death {
@@ -22,4 +22,4 @@ struct Death {
 /// The death to report: the earliest; within a turn, the lowest id. Nothing if nobody died.
 std::optional<Death> first_to_blame(const std::vector<Death>& deaths);
 
-}  // namespace pliant::cli
+}  // namespace pliant::agent

@@ -6,7 +6,7 @@
 
 #include "wire/messages.h"
 
-namespace pliant::cli {
+namespace pliant::agent {
 
 class Verdict {
  public:
@@ -46,4 +46,4 @@ class Verdict {
   int exit_status_ = 0;
 };
 
-}  // namespace pliant::cli
+}  // namespace pliant::agent

@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 
-#include "apps/pliant/verdict.h"
+#include "agent/verdict.h"
 
-namespace pliant::cli {
+namespace pliant::agent {
 namespace {
 
 TEST(VerdictStatus, OfAJobThatWasInterruptedIsTheSignals) {
@@ -38,4 +38,4 @@ TEST(VerdictStatus, TheWorstOfAllIsBlamed) {
 }
 
 }  // namespace
-}  // namespace pliant::cli
+}  // namespace pliant::agent

@@ -1,0 +1,108 @@
+#include "agent/tenure.h"
+
+#include <utility>
+
+#include "agent/coordinator_memory.h"
+#include "agent/election.h"
+#include "base/log.h"
+
+namespace pliant::agent {
+namespace {
+
+/// A predecessor may have used more numbers than it could write down.
+constexpr std::uint64_t kNumbersAhead = 64;
+
+}  // namespace
+
+Tenure::Tenure(const Clock& clock, std::unique_ptr<membership::Store> store, TenureOptions options, TenureEvents events)
+    : clock_(clock), options_(std::move(options)), events_(std::move(events)), store_(std::move(store)) {}
+
+void Tenure::begin() {
+  if (!store_) {
+    state_ = State::serving;
+    return events_.serve(options_.own);
+  }
+  store_->read(place_key(options_.job), [this](const auto& place) {
+    if (!is_elsewhere(place)) read_memory();
+  });
+}
+
+void Tenure::read_memory() {
+  state_ = State::beginning;
+  store_->read(memory_key(options_.job), [this](const auto& entry) { on_memory(entry); });
+}
+
+void Tenure::on_memory(const Result<membership::Entry>& entry) {
+  if (!entry.ok()) log::warn("coordinator: {}", entry.error().message);
+  if (!entry.ok() || (entry.value().revision == 0 && !options_.founds)) {
+    state_ = State::unread;
+    return;
+  }
+  revision_ = entry.value().revision;
+  auto memory = memory_from(entry.value().text);
+  if (memory) memory->next_id += kNumbersAhead;
+  state_ = State::serving;
+  events_.serve(memory);
+}
+
+void Tenure::remember(const membership::Memory& memory) {
+  if (!store_) return;
+  memory_ = memory_text(memory);
+  write();
+}
+
+void Tenure::write() {
+  stale_ = true;
+  if (std::exchange(writing_, true)) return;
+  stale_ = false;
+  store_->replace(memory_key(options_.job), revision_, memory_, [this](const auto& attempt) {
+    writing_ = false;
+    // Lost against a predecessor, a successor, or an attempt that seemed to fail.
+    if (!attempt.ok() || !attempt.value().won) stale_ = true;
+    on_answer(attempt.ok());
+    if (!attempt.ok()) return;
+    revision_ = attempt.value().now.revision;
+    look();
+  });
+}
+
+void Tenure::once_sure(Say say) {
+  unsaid_.push_back(std::move(say));
+  if (!store_) return say_all(true);
+  if (!writing_) look();
+}
+
+void Tenure::say_all(bool sure) {
+  for (const auto& say : std::exchange(unsaid_, {})) say(sure);
+}
+
+void Tenure::on_answer(bool answered) {
+  if (answered) return silent_since_.reset();
+  if (!silent_since_) silent_since_ = clock_.now();
+  if (clock_.now() - *silent_since_ >= kPatience) say_all(false);
+}
+
+bool Tenure::is_elsewhere(const Result<membership::Entry>& place) {
+  if (state_ == State::ended) return true;
+  if (!place.ok() || place.value().revision == 0 || place.value().text == options_.place) return false;
+  state_ = State::ended;
+  events_.succeeded();
+  return true;
+}
+
+/// Whoever is still in place after its memory was stored is sure that a successor will read it.
+void Tenure::look() {
+  if (!store_ || state_ == State::beginning || state_ == State::ended) return;
+  if (state_ == State::unread) return read_memory();
+  auto unsaid = is_stored() ? std::exchange(unsaid_, {}) : std::vector<Say>();
+  store_->read(place_key(options_.job), [this, unsaid = std::move(unsaid)](const auto& place) mutable {
+    if (is_elsewhere(place)) return;
+    if (!place.ok()) unsaid_.insert(unsaid_.begin(), unsaid.begin(), unsaid.end());  // once more
+    on_answer(place.ok());
+    if (place.ok())
+      for (const auto& say : unsaid) say(true);
+    if (stale_ && !writing_) write();
+  });
+}
+
+}  // namespace pliant::agent
