@@ -67,8 +67,8 @@ Status Agent::start() {
     if (!runs.ok()) return runs.error();
     if (runs.value())
       supervision_.take_up(worker.id, worker.process.pid);
-    else if (record().is_part())  // on one host the coordinator has seen to it; on another one, only this can prove it
-      supervision_.miss({worker.id, worker.process.pid, worker.told});
+    else if (record().is_part() || !worker.told)  // on one host a coordinator has seen to it, unless there was none
+      supervision_.miss({worker.id, worker.process.pid, worker.told || !record().is_part()});
   }
   events_.open(open_records(record().plan, record().is_part() ? "agent-" + record().host.name : "agent"));
   events_.note(job_.attached() ? "attached" : "begun", record().name);

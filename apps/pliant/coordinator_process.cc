@@ -64,6 +64,7 @@ class CoordinatorProcess {
   bool is_agent(pid_t pid) const;
   std::string charter() const;
   void look_around();
+  void leave_note() const;
 
   Job job_;
   Fd lock_;  // held as long as this process lives: there is only one
@@ -214,13 +215,23 @@ void CoordinatorProcess::look_around() {
   if ((over && tenure_->is_stored()) || now - attended_at_ >= kLoneliness) loop_.stop();
 }
 
+/// This process does not keep the directory any more. What it knows of the job is for the next coordinator, if an agent
+/// has come meanwhile that does.
+void CoordinatorProcess::leave_note() const {
+  auto note = read_note(job_.dir);
+  if (!note) return;
+  note->process = {};
+  auto written = write_atomically(job_.dir + kNoteFile, note_text(*note));
+  if (!written.ok()) unlink((job_.dir + kNoteFile).c_str());
+}
+
 int CoordinatorProcess::run() {
   loop_.run();
   chronicle_.ends(told_to_end_ ? "told to" : succeeded_ ? "there is another one elsewhere" : "nobody is left");
   if (server_) log::debug("coordinator: {} connections or messages refused", server_->refused());
   server_.reset();
   if (told_to_end_) return 0;  // whoever said so cleans up
-  unlink((job_.dir + kNoteFile).c_str());
+  leave_note();
   sweep(std::filesystem::path(job_.dir).parent_path(), job_.dir);
   return succeeded_ ? kCoordinatorThere : 0;
 }

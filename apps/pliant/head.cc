@@ -142,6 +142,8 @@ void Head::on_message(const wire::Message& message) {
     news_.on_progress(clock_.now(), *progress);
   } else if (const auto* over = std::get_if<wire::Over>(&message)) {
     on_over(*over);
+  } else if (std::holds_alternative<wire::Stop>(message)) {
+    if (phase_ == Phase::running) on_signal(SIGTERM);  // somebody else has asked for it, perhaps of an earlier launcher
   } else if (const auto* refusal = std::get_if<wire::Refusal>(&message)) {
     log::warn("the coordinator refuses this agent: {}", printable(refusal->reason));
   }
@@ -163,6 +165,7 @@ void Head::on_hopeless(const Error& error) {
 /// The agents hear of the end as well, and go when their workers have gone.
 void Head::finish_soon() {
   phase_ = Phase::ending;
+  for (auto& host : hosts_) host.hurry(clock_.now());  // an agent that was killed has workers, perhaps
   supply_.ask_for_none();
   countdown_.end_at(clock_.now() + options_.grace + kMargin);
 }
@@ -177,6 +180,7 @@ void Head::on_signal(int number) {
                     number == SIGINT ? " (Ctrl-C again kills its workers at once)" : ""));
   }
   phase_ = Phase::stopping;
+  for (auto& host : hosts_) host.hurry(clock_.now());  // an agent that was killed has workers, perhaps
   stop_all(force);
 }
 
@@ -197,13 +201,14 @@ void Head::tick() {
   auto now = clock_.now();
   for (auto& host : hosts_) {
     host.poll(console_);
-    if (host.due(now) && phase_ == Phase::running) lead_to(host);
+    if (host.due(now)) lead_to(host);
   }
   supply_.poll(console_);
   ask_supply();
   console_.flush();
   if (stop_wanted_ && keeper_->send(wire::Stop{"", static_cast<std::uint8_t>(*stop_wanted_)})) stop_wanted_.reset();
   if (countdown_.end_due(now)) {
+    for (auto& host : hosts_) host.call_off();
     signal_all(countdown_.told() ? SIGKILL : SIGTERM);
     countdown_.kill_at(now);
     countdown_.end_at(now + kBetweenKills);
@@ -299,6 +304,8 @@ void Head::on_end(LedHost& host) {
   events_.note("host", fmt::format("{}: {}", name, ending.words()));
   if (phase_ != Phase::running || !host.wanted()) {
     if (!ending.good() && !verdict_.interrupted() && phase_ == Phase::ending) verdict_.blame(ending.exit_status());
+    // Its workers were not told to end, or did, and nobody has heard how.
+    if (host.wanted() && ending.signal == SIGKILL && !countdown_.told()) host.try_again_later(clock_.now(), true);
     return;
   }
   if (was_told_to(ending)) {
@@ -334,7 +341,7 @@ std::uint32_t Head::slots() const {
 bool Head::all_gone() const {
   // It is too late to wait for the supply once those who lead to hosts were told to end.
   return (supply_.gone() || countdown_.told()) &&
-         std::ranges::none_of(hosts_, [](const LedHost& host) { return host.runs(); });
+         std::ranges::none_of(hosts_, [](const LedHost& host) { return host.runs() || host.awaits(); });
 }
 
 /// What the script says now.

@@ -11,6 +11,7 @@
 //   running   the script names other hosts         running   lead to the new ones, stop those it does not name any more
 //   running   the coordinator says: over           ending    agents hear it too: wait for them
 //   running   INT, TERM or HUP                     stopping  Stop to all agents, by way of the coordinator
+//   both      a host's agent is killed             same      again: its workers shall end as well
 //   stopping  another signal, QUIT                 stopping  the same, at once
 //   both      the grace time and more is over      same      end what leads to the hosts
 //   both      nothing leads to any host            -         end the coordinator

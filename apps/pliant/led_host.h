@@ -51,6 +51,11 @@ class LedHost {
   /// and the others may have to wait for the next one to prove it.
   void try_again_later(Nanos now, bool has_begun);
   void call_off() { again_at_.reset(); }
+  /// If there is to be another attempt, now.
+  void hurry(Nanos now) {
+    if (again_at_) again_at_ = now;
+  }
+  bool awaits() const { return again_at_ && wanted_; }
   bool due(Nanos now) const { return again_at_ && now >= *again_at_ && wanted_; }
 
   /// Copies its output from the beginning, or what comes from now on; the first call holds, whoever writes later.

@@ -65,7 +65,7 @@ struct Charge {
 struct Missed {
   std::uint64_t id = 0;
   pid_t pid = 0;
-  bool told = false;  ///< a coordinator has heard of its end
+  bool told = false;  ///< a coordinator has heard of its end, or may have: it does not cost the job another restart
 };
 
 struct SupervisionOptions {

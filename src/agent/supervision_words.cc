@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <csignal>
 #include <utility>
 
 #include "agent/supervision.h"
@@ -105,11 +106,11 @@ void Supervision::on_over(const wire::Over& over) {
   countdown_.end_at(clock_.now() + kPatience);
 }
 
-/// The job is stopped from elsewhere.
+/// The job is stopped from elsewhere, or was when another agent had it. Of a part, the exit status is not the job's.
 void Supervision::on_stop(const wire::Stop& stop) {
-  if (!options_.part || phase_ == Phase::settling) return;
+  if (phase_ == Phase::settling) return;
   if (phase_ != Phase::stopping) {
-    verdict_.interrupt(0);
+    verdict_.interrupt(options_.part ? 0 : SIGTERM);
     phase_ = Phase::stopping;
     if (!stop.force) end_workers();
   }

@@ -39,6 +39,7 @@ void Tenure::on_memory(const Result<membership::Entry>& entry) {
     return;
   }
   revision_ = entry.value().revision;
+  answered_ = clock_.now();
   auto memory = memory_from(entry.value().text);
   if (memory) memory->next_id += kNumbersAhead;
   state_ = State::serving;
@@ -77,9 +78,9 @@ void Tenure::say_all(bool sure) {
 }
 
 void Tenure::on_answer(bool answered) {
-  if (answered) return silent_since_.reset();
-  if (!silent_since_) silent_since_ = clock_.now();
-  if (clock_.now() - *silent_since_ >= kPatience) say_all(false);
+  auto now = clock_.now();
+  if (answered) answered_ = now;
+  if (now - answered_ >= kPatience) say_all(false);
 }
 
 bool Tenure::is_elsewhere(const Result<membership::Entry>& place) {

@@ -85,7 +85,7 @@ class Tenure {
   std::string memory_;          // to be written
   std::uint64_t revision_ = 0;  // of what is stored
   bool writing_ = false, stale_ = false;
-  std::optional<Nanos> silent_since_;         // the store
+  Nanos answered_{0};                         // when the store did last
   std::vector<Say> unsaid_;                   // until what they promise is stored
   std::unique_ptr<membership::Store> store_;  // last: its destructor calls nothing any more
 };

@@ -378,6 +378,7 @@ void Coordinator::on(Link link, const wire::AgentHello& hello) {
     return;
   }
   if (std::exchange(agent.complete, true)) return;
+  if (stopping_) send(link, wire::Stop{});  // it was not there when somebody asked for that
   for (auto& [id, worker] : workers_)
     if (is_its(worker) && worker.ended && !worker.named) count(worker, End::bad);
   // What was asked of the agent before, and did not happen, will not; who went with the host will not come back.

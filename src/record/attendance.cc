@@ -115,7 +115,8 @@ std::optional<Outcome> EndRule::outcome(const std::vector<EndRecord>& ends) cons
   return all_ended && says(Outcome::quit) ? std::optional(Outcome::quit) : std::nullopt;
 }
 
-std::optional<Outcome> EndRule::finish(const std::vector<EndRecord>& ends, const std::set<std::uint64_t>& ended) {
+std::optional<Outcome> EndRule::finish(const std::vector<EndRecord>& ends, const std::set<std::uint64_t>& ended,
+                                       bool stopped) {
   if (!last_) return std::nullopt;
   auto [lineage, step] = *last_;
   for (const auto& end : ends)
@@ -124,6 +125,10 @@ std::optional<Outcome> EndRule::finish(const std::vector<EndRecord>& ends, const
                               end.worker, end.outcome == Outcome::finished ? "finished" : "was stopped", end.steps,
                               step));
   auto found = outcome(ends);
+  if (!found && stopped) {
+    found = Outcome::stopped;
+    notes_.add(fmt::format("the job was stopped at step {}, where none of its workers had the time to say so", step));
+  }
   if (!found || found == Outcome::failed)
     open_.add(fmt::format("the records end at step {}; {}", step,
                           found          ? "the job failed there"

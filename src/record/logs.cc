@@ -89,6 +89,7 @@ void StepSource::remark(const Line& line) {
   }
   const auto* event = std::get_if<EventRecord>(&line);
   if (event && event->worker && event->event == "ended") remarks_->ended_workers.push_back(*event->worker);
+  if (event && !event->worker && event->event == "over") remarks_->over = event->text;
 }
 
 std::optional<Entry> StepSource::next() {

@@ -82,6 +82,7 @@ struct Remarks {
   std::vector<BeginRecord> begins;
   std::optional<EndRecord> end;              ///< the last word: no step comes after it
   std::vector<std::uint64_t> ended_workers;  ///< whose processes an agent saw ending
+  std::string over;                          ///< how the job ended, in an agent's or a coordinator's last word
 };
 
 /// The steps of one log: by one writer, ascending. Whatever else is in it is a fault and left out.

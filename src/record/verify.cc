@@ -30,6 +30,7 @@ struct Survey {
   std::vector<BeginRecord> begins;
   std::vector<EndRecord> ends;
   std::set<std::uint64_t> ended;  // workers whose processes an agent saw ending
+  std::set<std::string> over;     // how the job ended, by the words of whoever ran it
   std::uint64_t torn_lines = 0;
 };
 
@@ -52,6 +53,7 @@ void survey_log(const Logs& logs, std::size_t index, Survey& survey, Faults& fau
   survey.begins.insert(survey.begins.end(), remarks.begins.begin(), remarks.begins.end());
   if (remarks.end) survey.ends.push_back(*remarks.end);
   survey.ended.insert(remarks.ended_workers.begin(), remarks.ended_workers.end());
+  if (!remarks.over.empty()) survey.over.insert(remarks.over);
 }
 
 /// Every lineage but the first began from a checkpoint, and somebody said so.
@@ -172,7 +174,8 @@ void judge(const Logs& logs, const Survey& survey, Faults& faults, Faults& notes
   }
   attendance.finish(seen.partial);
   samples.finish();
-  seen.outcome = end.finish(survey.ends, survey.ended);
+  bool stopped = survey.over == std::set<std::string>{std::string(name_of(Outcome::stopped))};
+  seen.outcome = end.finish(survey.ends, survey.ended, stopped);
   seen.epochs = samples.epochs();
   seen.samples = samples.samples();
   seen.workers = workers.size();

@@ -13,6 +13,7 @@ namespace {
 constexpr std::uint32_t kSlots = 8;  // in all
 constexpr Nanos kGrace = seconds(10);
 constexpr Nanos kMargin = seconds(5);
+constexpr Nanos kBetweenKills = seconds(2);
 constexpr char kUnknown[] = "?";
 
 agent::SupervisionOptions options_of(Offices& offices, const AgentTwin::Setting& setting) {
@@ -20,7 +21,7 @@ agent::SupervisionOptions options_of(Offices& offices, const AgentTwin::Setting&
   options.name = options.job = "simulated";
   options.host = setting.host;
   options.part = setting.part;
-  options.attached = !offices.files(setting.host).workers.empty();
+  options.attached = !offices.files(setting.name).workers.empty();
   options.wanted = static_cast<std::uint32_t>(offices.world().options().workers);
   options.grace = kGrace;
   return options;
@@ -43,12 +44,12 @@ void AgentTwin::begin() {
   log_.open(std::make_unique<record::MemorySink>(offices_.log(setting_.name)),
             [&world] { return pliant::seconds(world.now()); });
   if (!setting_.launcher) {
-    offices_.files(setting_.host).agent_pid = setting_.pid;
-    for (const auto& line : offices_.files(setting_.host).workers) {
+    offices_.files(setting_.name).agent_pid = setting_.pid;
+    for (const auto& line : offices_.files(setting_.name).workers) {
       if (world.lives(line.id))
         supervision_.take_up(line.id, line.pid);
-      else if (setting_.part)
-        supervision_.miss({line.id, line.pid, line.told});
+      else if (setting_.part || !line.told)
+        supervision_.miss({line.id, line.pid, line.told || !setting_.part});
     }
     supervision_.on_slots(kSlots / static_cast<std::uint32_t>(world.options().hosts));
   }
@@ -68,23 +69,41 @@ void AgentTwin::tick() {
     keep_coordinator();
     if (stop_wanted_ && send(wire::Stop{})) stop_wanted_ = false;
     if (!setting_.launcher) supervision_.on_time();
-    if (has_ended()) return offices_.agent_ends(setting_.name);
+    if (has_ended()) {
+      log_.note("over", std::string(name_of(outcome())));
+      return offices_.agent_ends(setting_.name);
+    }
     tick();
   });
 }
 
-/// A launcher waits for those that it leads to, and ends them if they take too long.
 bool AgentTwin::has_ended() {
-  if (setting_.launcher) {
-    bool ends = stopping_ || word_.is_over();
-    if (!ends) ending_since_.reset();
-    if (!ends) return false;
-    auto now = offices_.world().now();
-    if (!ending_since_) ending_since_ = now;
-    if (now - *ending_since_ > kGrace + kMargin) offices_.end_parts(now - *ending_since_ > kGrace + 2 * kMargin);
-    return offices_.all_parts_ended();
-  }
+  if (setting_.launcher) return launcher_has_ended();
   return supervision_.phase() == agent::Supervision::Phase::settling && supervision_.judged();
+}
+
+/// It waits for those that it leads to, and ends them if they take too long.
+bool AgentTwin::launcher_has_ended() {
+  auto now = offices_.world().now();
+  if (!stopping_ && !word_.is_over()) {
+    ending_since_.reset();
+    offices_.lead_to_hosts();
+    return false;
+  }
+  if (!ending_since_) ending_since_ = now;
+  auto span = now - *ending_since_;
+  if (span < kGrace + kMargin && offices_.lead_to_killed()) return false;
+  if (span > kGrace + kMargin && now - told_parts_.value_or(Nanos(0)) > kBetweenKills) {
+    told_parts_ = now;
+    offices_.end_parts(span > kGrace + 2 * kMargin);
+  }
+  return !offices_.any_part_runs();
+}
+
+Outcome AgentTwin::outcome() const {
+  if (!setting_.launcher) return supervision_.verdict().outcome();
+  auto said = word_.outcome_or(Outcome::failed);
+  return said != Outcome::finished && stopping_ ? Outcome::stopped : said;
 }
 
 // ---- the coordinator ----
@@ -94,23 +113,23 @@ void AgentTwin::keep_coordinator() {
   if (election_) election_->tick(missed_for());
   if (connection_ || place_ == kUnknown) return;
   connect();
-  if (!connection_ && starts_ && !offices_.coordinator_at(setting_.host) && restarts_.may_start(world.now()))
-    offices_.start_coordinator(setting_.host, setting_.name);
+  if (!connection_ && starts_ && !offices_.coordinator_at(setting_.name) && restarts_.may_start(world.now()))
+    offices_.start_coordinator(setting_.name);
 }
 
 void AgentTwin::elect() {
   agent::ElectionEvents events;
   events.offer = [this]() -> Result<std::string> {
-    offices_.kill_coordinator_at(setting_.host);  // it does not answer, and would only be in the way of the next one
-    return "tcp:" + setting_.host;
+    offices_.kill_coordinator_at(setting_.name);  // it does not answer, and would only be in the way of the next one
+    return "tcp:" + setting_.name;
   };
   events.on_trouble = [](const std::string&) {};
   events.on_place = [this](const std::string& address, bool here) {
     if (connection_) offices_.close(connection_);
     starts_ = here;
     place_ = address.substr(4);
-    offices_.files(setting_.host).place = place_;
-    offices_.world().note("{}: the coordinator is on {}", setting_.name, place_);
+    offices_.files(setting_.name).place = place_;
+    offices_.world().note("{}: the coordinator is that of {}", setting_.name, place_);
   };
   election_.emplace(offices_.world().scheduler(), offices_.server().open(), "simulated", std::move(events));
 }
@@ -134,7 +153,7 @@ void AgentTwin::on_closed(std::uint64_t connection) {
   missed_since_ = offices_.world().now();
 }
 
-void AgentTwin::on_coordinator_death(bool in_order) { restarts_.on_death(offices_.world().now(), false && in_order); }
+void AgentTwin::on_coordinator_death() { restarts_.on_death(offices_.world().now(), false); }
 
 std::optional<Nanos> AgentTwin::missed_for() const {
   if (connection_) return std::nullopt;
@@ -164,6 +183,8 @@ void AgentTwin::watch_job(const wire::Message& message) {
     if (word_.on_state(*state) != agent::StateNews::nothing && word_.is_over()) word_.take_back_over();
   } else if (const auto* over = std::get_if<wire::Over>(&message)) {
     word_.on_over(*over);
+  } else if (std::holds_alternative<wire::Stop>(message)) {
+    stopping_ = true;
   }
 }
 
@@ -178,7 +199,7 @@ void AgentTwin::terminate() {
 Result<pid_t> AgentTwin::start(std::uint64_t id) {
   auto pid = offices_.world().spawn(id, setting_.host);
   children_.insert(id);
-  offices_.files(setting_.host).workers.push_back({id, pid, false});
+  offices_.files(setting_.name).workers.push_back({id, pid, false});
   return pid;
 }
 
@@ -200,7 +221,7 @@ void AgentTwin::on_ended(std::uint64_t worker, const agent::Ending& ending) {
 session::WorkerNote AgentTwin::note_of(std::uint64_t id) const { return offices_.world().note_of(id); }
 
 void AgentTwin::note_told(std::uint64_t id) {
-  for (auto& line : offices_.files(setting_.host).workers)
+  for (auto& line : offices_.files(setting_.name).workers)
     if (line.id == id) line.told = true;
 }
 

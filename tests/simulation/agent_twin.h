@@ -35,10 +35,11 @@ class AgentTwin final : private agent::Driver {
   void on_closed(std::uint64_t connection);
   /// A worker of this host has ended; how, this agent knows only of those that it has started.
   void on_ended(std::uint64_t worker, const agent::Ending& ending);
-  void on_coordinator_death(bool in_order);
+  void on_coordinator_death();
   /// SIGTERM.
   void terminate();
-  const agent::Verdict& verdict() const { return supervision_.verdict(); }
+  /// How the job ended, in its word.
+  Outcome outcome() const;
   const agent::JobWord& word() const { return setting_.launcher ? word_ : supervision_.word(); }
 
  private:
@@ -48,6 +49,7 @@ class AgentTwin final : private agent::Driver {
   void elect();
   void watch_job(const wire::Message& message);
   bool has_ended();
+  bool launcher_has_ended();
 
   // ---- agent::Driver ----
   Result<pid_t> start(std::uint64_t id) override;
@@ -74,7 +76,7 @@ class AgentTwin final : private agent::Driver {
   Nanos missed_since_;
   std::set<std::uint64_t> children_;
   bool stopping_ = false, stop_wanted_ = false;
-  std::optional<Nanos> ending_since_;  // a launcher
+  std::optional<Nanos> ending_since_, told_parts_;  // a launcher
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 

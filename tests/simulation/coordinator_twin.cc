@@ -18,23 +18,23 @@ agent::EventLog log_of(Offices& offices) {
   return log;
 }
 
-agent::TenureOptions tenure_of(Offices& offices, const std::string& host, bool founds) {
-  return {"simulated", "tcp:" + host, offices.files(host).note, founds};
+agent::TenureOptions tenure_of(Offices& offices, const std::string& place, bool founds) {
+  return {"simulated", "tcp:" + place, offices.files(place).note, founds};
 }
 
 }  // namespace
 
-CoordinatorTwin::CoordinatorTwin(Offices& offices, std::string host, bool founds)
+CoordinatorTwin::CoordinatorTwin(Offices& offices, std::string place, bool founds)
     : offices_(offices),
-      host_(std::move(host)),
+      place_(std::move(place)),
       chronicle_(log_of(offices)),
       attended_at_(offices.world().now()),
       tenure_(offices.world().scheduler(), offices.elects() ? offices.server().open() : nullptr,
-              tenure_of(offices, host_, founds),
+              tenure_of(offices, place_, founds),
               {[this](const auto& memory) { serve(memory); },
                [this] {
-                 offices_.world().note("the coordinator on {} finds another one in its place", host_);
-                 offices_.coordinator_ends(host_, true);
+                 offices_.world().note("the coordinator of {} finds another one in its place", place_);
+                 offices_.coordinator_ends(place_, Offices::HowItEnds::succeeded);
                }}) {}
 
 CoordinatorTwin::~CoordinatorTwin() { *alive_ = false; }
@@ -61,11 +61,11 @@ void CoordinatorTwin::serve(const std::optional<membership::Memory>& memory) {
   options.wanted = static_cast<std::uint32_t>(world.workers);
   options.restarts = 1000;
   chronicle_.begun(1, memory);
-  offices_.world().note("the coordinator on {} begins", host_);
+  offices_.world().note("the coordinator of {} begins", place_);
   Desk& desk = *this;
   reception_ = std::make_unique<agent::Reception>(offices_.world().scheduler(), options, memory, desk, chronicle_);
   reception_->begin();
-  for (const auto& line : offices_.files(host_).workers)
+  for (const auto& line : offices_.files(place_).workers)
     if (world.hosts == 1 && offices_.world().lives(line.id)) know(line.id, line.pid);
   every(milliseconds(500), &CoordinatorTwin::sweep);
   every(milliseconds(200), &CoordinatorTwin::pulse);
@@ -78,7 +78,7 @@ void CoordinatorTwin::pulse() { reception_->pulse(); }
 void CoordinatorTwin::look_around() {
   auto now = offices_.world().now();
   if (!reception_) {
-    if (now - attended_at_ >= kTimeToServe) offices_.coordinator_ends(host_, true);
+    if (now - attended_at_ >= kTimeToServe) offices_.coordinator_ends(place_, Offices::HowItEnds::lonely);
     return;
   }
   if (!watched_.empty() || reception_->anybody_placed()) {
@@ -87,7 +87,8 @@ void CoordinatorTwin::look_around() {
     return;
   }
   bool over = was_attended_ && reception_->coordinator().over();
-  if ((over && tenure_.is_stored()) || now - attended_at_ >= kLoneliness) offices_.coordinator_ends(host_, true);
+  if (over && tenure_.is_stored()) return offices_.coordinator_ends(place_, Offices::HowItEnds::over);
+  if (now - attended_at_ >= kLoneliness) offices_.coordinator_ends(place_, Offices::HowItEnds::lonely);
 }
 
 // ---- processes of its host ----
@@ -121,7 +122,7 @@ void CoordinatorTwin::on_process_end(std::uint64_t worker) {
   });
 }
 
-bool CoordinatorTwin::is_agent(pid_t pid) const { return offices_.files(host_).agent_pid == pid; }
+bool CoordinatorTwin::is_agent(pid_t pid) const { return offices_.files(place_).agent_pid == pid; }
 
 session::WorkerNote CoordinatorTwin::note_of(std::uint64_t worker) const { return offices_.world().note_of(worker); }
 
@@ -140,7 +141,7 @@ void CoordinatorTwin::hang_up(std::uint64_t link) {
 void CoordinatorTwin::hear(std::uint64_t /*link*/) {}
 
 void CoordinatorTwin::remember(const membership::Memory& memory) {
-  offices_.files(host_).note = memory;
+  offices_.files(place_).note = memory;
   tenure_.remember(memory);
 }
 

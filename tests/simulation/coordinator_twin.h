@@ -19,7 +19,7 @@ class Offices;
 class CoordinatorTwin final : private agent::Desk {
  public:
   /// `founds`: it may begin a job of which the store knows nothing.
-  CoordinatorTwin(Offices& offices, std::string host, bool founds);
+  CoordinatorTwin(Offices& offices, std::string place, bool founds);
   ~CoordinatorTwin() override;
 
   void begin();
@@ -57,7 +57,7 @@ class CoordinatorTwin final : private agent::Desk {
   void once_sure(std::function<void(bool sure)> say) override { tenure_.once_sure(std::move(say)); }
 
   Offices& offices_;
-  const std::string host_;
+  const std::string place_;
   agent::Chronicle chronicle_;
   std::map<std::uint64_t, pid_t> processes_;  // by worker
   std::set<std::uint64_t> watched_;           // those that run

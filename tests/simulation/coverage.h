@@ -16,9 +16,9 @@
 namespace pliant::sim {
 
 /// What happens to a worker. A fault of the whole job hits all of its workers, one of a link those at its ends.
-enum class Fault { kill, term, sigstop, exception, resize, coordinator, cut, store };
-inline constexpr std::array<std::string_view, 8> kFaults = {"kill",   "term",        "sigstop", "exception",
-                                                            "resize", "coordinator", "cut",     "store"};
+enum class Fault { kill, term, sigstop, exception, resize, coordinator, agent, cut, store };
+inline constexpr std::array<std::string_view, 9> kFaults = {"kill",        "term",  "sigstop", "exception", "resize",
+                                                            "coordinator", "agent", "cut",     "store"};
 using StepState = step::StepTable::State;
 
 /// Threads and forked processes: any; all that come from one make() count together.

@@ -100,6 +100,11 @@ void Faults::kill_coordinator() {
   world_.offices().kill_coordinator();
 }
 
+void Faults::kill_agent() {
+  hit_all(Fault::agent);
+  world_.offices().kill_some_agent();
+}
+
 void Faults::silence_store() {
   hit_all(Fault::store);
   world_.offices().server().set_silent(true);
@@ -108,8 +113,8 @@ void Faults::silence_store() {
 }
 
 Fault Faults::any_fault() {
-  constexpr Fault kAll[] = {Fault::kill,        Fault::term, Fault::sigstop, Fault::resize,
-                            Fault::coordinator, Fault::cut,  Fault::store};
+  constexpr Fault kAll[] = {Fault::kill,        Fault::term,  Fault::sigstop, Fault::resize,
+                            Fault::coordinator, Fault::agent, Fault::cut,     Fault::store};
   return kAll[dice_.below(std::size(kAll))];
 }
 
@@ -227,6 +232,8 @@ void Faults::strike(Fault fault, Process& process) {
       return resize_somehow();
     case Fault::coordinator:
       return kill_coordinator();
+    case Fault::agent:
+      return kill_agent();
     case Fault::cut:
       return hosts_ > 1 ? cut() : kill(&process);
     case Fault::store:
@@ -239,6 +246,7 @@ void Faults::strike(Fault fault, Process& process) {
 void Faults::stop_everybody() {
   stop_asked_ = true;
   hit_all(Fault::term);
+  if (dice_.chance(50)) return world_.offices().stop_job();
   for (auto* process : world_.workers()) process->notify();
 }
 
@@ -253,6 +261,8 @@ void Faults::fault() {
     switch_kill,
     stop,
     coordinator,
+    agent,
+    coordinator_and_agent,
     link,
     link_kill,
     store,
@@ -265,9 +275,27 @@ void Faults::fault() {
     lagging_at_last,
     kinds
   };
-  static constexpr std::array<const char*, kinds> kNames = {
-      "kill",     "kill2", "term",  "stop",  "resize", "join-kill", "switch-kill", "sigstop", "coordinator", "cut",
-      "cut-kill", "store", "aimed", "aimed", "aimed",  "lag",       "lag",         "lag",     "lag"};
+  static constexpr std::array<const char*, kinds> kNames = {"kill",
+                                                            "kill2",
+                                                            "term",
+                                                            "stop",
+                                                            "resize",
+                                                            "join-kill",
+                                                            "switch-kill",
+                                                            "sigstop",
+                                                            "coordinator",
+                                                            "agent",
+                                                            "coordinator-agent",
+                                                            "cut",
+                                                            "cut-kill",
+                                                            "store",
+                                                            "aimed",
+                                                            "aimed",
+                                                            "aimed",
+                                                            "lag",
+                                                            "lag",
+                                                            "lag",
+                                                            "lag"};
   auto kind = static_cast<Kind>(dice_.below(kinds));
   if (hosts_ == 1 && (kind == link || kind == link_kill || kind == store)) kind = kill_one;
   world_.note("fault: {}", kNames[kind]);
@@ -294,6 +322,11 @@ void Faults::fault() {
       return pause(victim());
     case coordinator:
       return kill_coordinator();
+    case coordinator_and_agent:
+      kill_coordinator();
+      [[fallthrough]];
+    case agent:
+      return kill_agent();
     case link:
       return cut();
     case link_kill:

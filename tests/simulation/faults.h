@@ -49,6 +49,7 @@ class Faults {
   void join_and_kill();
   void stop_everybody();
   void kill_coordinator();
+  void kill_agent();
   void silence_store();
   void hit_all(Fault fault);
   void aim();

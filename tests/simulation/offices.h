@@ -13,6 +13,7 @@
 #include "agent/ending.h"
 #include "membership/coordinator.h"
 #include "record/recorder.h"
+#include "simulation/agent_twin.h"
 #include "simulation/twin_store.h"
 #include "simulation/twin_transport.h"
 
@@ -20,10 +21,9 @@ namespace pliant::sim {
 
 class World;
 class CoordinatorTwin;
-class AgentTwin;
 
-/// What is on a host's disk of the job.
-struct HostFiles {
+/// What an agent's directory of the job holds.
+struct JobFiles {
   struct Line {
     std::uint64_t id = 0;
     int pid = 0;
@@ -75,49 +75,62 @@ class Offices {
 
   // ---- for its agents and coordinators ----
   World& world() { return world_; }
-  HostFiles& files(const std::string& host) { return files_[host]; }
+  /// By the agent's name.
+  JobFiles& files(const std::string& agent) { return files_[agent]; }
   bool elects() const;
   record::MemoryLog& log(const std::string& name);
-  std::string home() const;  // where the coordinator is if nobody elects one
-  CoordinatorTwin* coordinator_at(const std::string& host) const;
-  /// Starts one on this host, whose agent is `parent`.
-  void start_coordinator(const std::string& host, const std::string& parent);
-  void coordinator_ends(const std::string& host, bool in_order);
-  void kill_coordinator_at(const std::string& host);
+  /// Where the coordinator is if nobody elects one. A coordinator's place is the name of the agent whose child it is.
+  std::string home() const;
+  CoordinatorTwin* coordinator_at(const std::string& place) const;
+  void start_coordinator(const std::string& place);
+  enum class HowItEnds { killed, succeeded, lonely, over };
+  void coordinator_ends(const std::string& place, HowItEnds how);
+  void kill_coordinator_at(const std::string& place);
   std::uint64_t connect_agent(AgentTwin& agent);
   void close(std::uint64_t connection);
   void say(std::uint64_t connection, const wire::Message& message);
   void heard_over() { over_said_ = true; }
   /// It runs no more.
-  void agent_ends(std::string name);
-  bool all_parts_ended() const;
+  void agent_ends(const std::string& name);
+  /// By the launcher: an agent is started on every host that has none.
+  void lead_to_hosts();
+  /// The same where it was killed, so that its workers are told to end; true if there is such a host.
+  bool lead_to_killed();
+  bool any_part_runs() const;
   /// By the launcher: they are told to, or are killed.
   void end_parts(bool at_once);
 
  private:
   struct Wire {
-    std::string coordinator;          // its host
+    std::string coordinator;          // its place
     TwinTransport* worker = nullptr;  // or
     std::string agent{};              // by name
     std::string host{};               // of that one
     InOrder to{}, from{};
   };
-  void start_agent(const std::string& name, const std::string& host, bool part, bool launcher);
-  void drop_agent(const std::string& name);
-  void restart_agent(const std::string& name);
+  bool job_is_gone(const std::string& place) const;
+  std::string agent_of(const std::string& host) const;
+  std::string host_of(const std::string& place) const;
+  bool is_cut(const std::string& host, const std::string& place) const;
+  void start_agent(AgentTwin::Setting setting);
+  void drop_agent(const std::string& name, bool killed);
   void arrive(std::uint64_t connection, const wire::Message& message);
   void reach(std::uint64_t connection, const wire::Message& message);
   Nanos short_delay();
 
   World& world_;
   TwinServer server_;
-  std::map<std::string, HostFiles> files_;                                // by host
-  std::map<std::string, std::unique_ptr<CoordinatorTwin>> coordinators_;  // by host
-  std::map<std::string, std::string> parents_;                            // whose child a host's coordinator is
+  std::map<std::string, JobFiles> files_;                                 // by agent
+  std::map<std::string, std::unique_ptr<CoordinatorTwin>> coordinators_;  // by place
   std::map<std::string, std::unique_ptr<AgentTwin>> agents_;              // by name
-  std::map<std::string, bool> led_;                                       // the same: must run
-  std::map<std::uint64_t, Wire> wires_;                                   // by connection
-  std::map<std::string, record::MemoryLog> logs_;                         // by name
+  struct Led {
+    AgentTwin::Setting setting;
+    Nanos due{0};  // not before
+    bool killed = false;
+  };
+  std::map<std::string, Led> led_;                 // agents of a job on several hosts, by name
+  std::map<std::uint64_t, Wire> wires_;            // by connection
+  std::map<std::string, record::MemoryLog> logs_;  // by name
   std::optional<JobEnd> end_;
   bool over_said_ = false;
   int next_pid_ = 100'000;
