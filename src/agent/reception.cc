@@ -12,6 +12,13 @@
 namespace pliant::agent {
 namespace {
 
+/// Whoever hears it relies on it, whatever becomes of this coordinator: the answer to a request, that a worker's end
+/// was heard of, how the job ended. All else is a fact, or nothing without the members' consent.
+bool binds(const wire::Message& message) {
+  return std::holds_alternative<wire::Answer>(message) || std::holds_alternative<wire::Parted>(message) ||
+         std::holds_alternative<wire::Over>(message);
+}
+
 /// What a coordinator may promise that cannot leave it to its successor.
 wire::Message unsure(const wire::Message& message) {
   auto answer = std::get<wire::Answer>(message);
@@ -189,27 +196,32 @@ bool Reception::founds(const membership::Memory& memory) const {
   return !kept_ || kept_->view.members.empty() || kept_->view.restarts != memory.view.restarts;
 }
 
-/// True if there is something new to be kept.
-bool Reception::keep_memory() {
+void Reception::keep_memory() {
   auto memory = coordinator_.memory();
-  if (kept_ == memory) return false;
+  if (kept_ == memory) return;
   desk_.remember(memory);
   // A view that was reported may hold workers that have not been heard of here.
   if (!kept_ || kept_->view.hash() != memory.view.hash())
     for (const auto& member : memory.view.members)
       if (member.host.empty()) desk_.know(member.id, member.pid);  // others are of other kernels, perhaps
   kept_ = memory;
-  return true;
 }
 
 void Reception::deliver(const membership::Letters& letters) {
-  Batch batch{next_batch_++, letters, founds(coordinator_.memory())};
-  bool kept = keep_memory();
+  Batch held{next_batch_++, {}, founds(coordinator_.memory())};
+  keep_memory();
   chronicle_.look_at(coordinator_);
-  if (!kept) batch.fate = Batch::Fate::sure;
-  batches_.push_back(batch);
-  if (kept) ask(batch.number);
-  send_what_may_go();
+  bool all = held.founds || std::ranges::any_of(batches_, &Batch::founds);
+  for (const auto& letter : letters)
+    if (all || binds(letter.message))
+      held.letters.push_back(letter);
+    else
+      send_letter(letter, true);
+  if (!held.letters.empty()) {
+    auto number = held.number;
+    batches_.push_back(std::move(held));
+    ask(number);
+  }
   if (!coordinator_.needs_checkpoint()) return;
   auto newest = desk_.newest_checkpoint();
   chronicle_.looked_for_checkpoint(newest);

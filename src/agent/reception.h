@@ -8,9 +8,9 @@
 // worker may be faster than its agent: its request waits for that word. On other hosts there is no such word: whoever
 // knows the job's secret may come in the name of any worker or host, and change the job.
 //
-// What the next coordinator must know is kept before anybody hears what follows from it. A store that does not answer
-// holds up nothing for long but the beginning of a lineage (the first view, or one that begins again from a
-// checkpoint): a successor that knows nothing of it would begin another.
+// What the next coordinator must know is kept before anybody relies on what follows from it. A store that does not
+// answer holds up nothing for long but the beginning of a lineage (the first view, or one that begins again from a
+// checkpoint), and all that follows it: a successor that knows nothing of it would begin another.
 #pragma once
 
 #include <sys/types.h>
@@ -115,7 +115,7 @@ class Reception {
     std::optional<wire::Join> request{};    // waits until the agent has named the worker's process
     bool taken() const { return agent || worker; }
   };
-  /// What is to be sent, in order, once it is sure that the next coordinator would know what it follows from.
+  /// What is to be sent once it is sure that the next coordinator would know what it follows from.
   struct Batch {
     std::uint64_t number = 0;
     membership::Letters letters;
@@ -129,7 +129,7 @@ class Reception {
   void on_started(const wire::Started& started);  // on this host
   void hear_last_words(std::uint64_t worker);
   void deliver(const membership::Letters& letters);
-  bool keep_memory();
+  void keep_memory();
   bool founds(const membership::Memory& memory) const;
   void ask(std::uint64_t number);
   void decide(std::uint64_t number, bool sure);

@@ -65,6 +65,7 @@ class StoreHere : public Stores {
 TEST_F(StoreHere, AJobTrainsOnWithoutItsStore) {
   auto job = start_training();
   ASSERT_TRUE(view_becomes("far", {0, 1})) << job.err();
+  ASSERT_TRUE(step_becomes("far", 1)) << job.err();  // nobody begins before the store knows of it
   etcd_->kill();
   ASSERT_TRUE(trains_on("far", 30)) << job.err();
   kill(worker_of("far", 1), SIGKILL);  // proven by its host: nobody needs to be asked
@@ -82,6 +83,7 @@ TEST_F(StoreHere, AJobTrainsOnWithoutItsStore) {
 TEST_F(StoreHere, AResizeThatTheStoreDoesNotKnowOfIsPromisedAsSuch) {
   auto job = start_training();
   ASSERT_TRUE(view_becomes("far", {0, 1})) << job.err();
+  ASSERT_TRUE(step_becomes("far", 1)) << job.err();  // nobody begins before the store knows of it
   etcd_->freeze();
   auto answer = run({"resize", "far", "1"});
   EXPECT_SAYS(answer.out + answer.err, "the store does not answer, so that another coordinator would not know of this");

@@ -108,7 +108,8 @@ void Faults::kill_agent() {
 void Faults::silence_store() {
   hit_all(Fault::store);
   world_.offices().server().set_silent(true);
-  world_.scheduler().after(dice_.between(milliseconds(1), milliseconds(800)),
+  auto span = dice_.chance(50) ? milliseconds(800) : milliseconds(4000);
+  world_.scheduler().after(dice_.between(milliseconds(1), span),
                            [this] { world_.offices().server().set_silent(false); });
 }
 

@@ -1,0 +1,147 @@
+#include "agent/tenure.h"
+
+#include <gtest/gtest.h>
+
+#include "agent/coordinator_memory.h"
+#include "agent/election.h"
+#include "simulation/twin_store.h"
+
+namespace pliant::agent {
+namespace {
+
+using namespace std::chrono_literals;
+using membership::Memory;
+
+Memory memory_with(std::uint32_t wanted) {
+  Memory memory;
+  memory.wanted = wanted;
+  memory.next_id = 3;
+  return memory;
+}
+
+/// A coordinator at "tcp:here", and the store that says so.
+class Tenures : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(server_.replace(place_key("job"), 0, "tcp:here").value().won); }
+  Tenure& begin(bool founds = true) {
+    TenureEvents events;
+    events.serve = [this](const auto& memory) {
+      serves_ = true;
+      found_ = memory;
+    };
+    events.succeeded = [this] { succeeded_ = true; };
+    tenure_.emplace(scheduler_, server_.open(), TenureOptions{"job", "tcp:here", memory_with(99), founds}, events);
+    tenure_->begin();
+    look_later();
+    return *tenure_;
+  }
+  void look_later() {
+    scheduler_.after(500ms, [this] {
+      tenure_->look();
+      look_later();
+    });
+  }
+  void run_for(Nanos span) {
+    auto end = scheduler_.now() + span;
+    while (scheduler_.now() < end) scheduler_.step();
+  }
+  std::optional<Memory> stored() { return memory_from(server_.read(memory_key("job")).value().text); }
+
+  sim::Scheduler scheduler_{1};
+  sim::TwinServer server_{scheduler_};
+  bool serves_ = false, succeeded_ = false;
+  std::optional<Memory> found_;
+  std::optional<Tenure> tenure_;
+};
+
+TEST_F(Tenures, ANewJobIsServedByWhoeverMayBeginIt) {
+  begin(true);
+  run_for(1s);
+  EXPECT_TRUE(serves_);
+  EXPECT_FALSE(found_);
+}
+
+TEST_F(Tenures, NobodyElseBeginsAJobOfWhichTheStoreKnowsNothing) {
+  begin(false);
+  run_for(10s);
+  EXPECT_FALSE(serves_);
+  ASSERT_TRUE(server_.replace(memory_key("job"), 0, memory_text(memory_with(2))).value().won);
+  run_for(1s);
+  ASSERT_TRUE(found_);
+  EXPECT_EQ(found_->wanted, 2U);
+}
+
+TEST_F(Tenures, WhatCannotBeReadIsWaitedFor) {
+  ASSERT_TRUE(server_.replace(memory_key("job"), 0, memory_text(memory_with(2))).value().won);
+  server_.set_silent(true);
+  begin();
+  run_for(10s);
+  EXPECT_FALSE(serves_);
+  server_.set_silent(false);
+  run_for(1s);
+  ASSERT_TRUE(found_);
+  EXPECT_EQ(found_->wanted, 2U);
+}
+
+TEST_F(Tenures, WhatIsSaidIsStored) {
+  auto& tenure = begin();
+  run_for(1s);
+  std::optional<bool> sure;
+  tenure.remember(memory_with(5));
+  tenure.once_sure([&](bool is) {
+    sure = is;
+    EXPECT_EQ(stored()->wanted, 5U);
+  });
+  EXPECT_FALSE(sure);
+  run_for(1s);
+  EXPECT_EQ(sure, true);
+}
+
+TEST_F(Tenures, AStoreThatDoesNotAnswerHoldsNothingUpForLong) {
+  auto& tenure = begin();
+  run_for(1s);
+  server_.set_silent(true);
+  std::optional<bool> sure;
+  tenure.remember(memory_with(5));
+  tenure.once_sure([&](bool is) { sure = is; });
+  run_for(1s);
+  EXPECT_FALSE(sure);
+  run_for(Tenure::kPatience);
+  EXPECT_EQ(sure, false);
+  EXPECT_FALSE(tenure.is_stored());
+  server_.set_silent(false);
+  run_for(2s);
+  EXPECT_TRUE(tenure.is_stored());
+  EXPECT_EQ(stored()->wanted, 5U);
+}
+
+TEST_F(Tenures, WhoeverIsSucceededSaysNothing) {
+  auto& tenure = begin();
+  run_for(1s);
+  ASSERT_TRUE(server_.replace(place_key("job"), 1, "tcp:there").value().won);
+  bool said = false;
+  tenure.remember(memory_with(5));
+  tenure.once_sure([&](bool) { said = true; });
+  run_for(10s);
+  EXPECT_TRUE(succeeded_);
+  EXPECT_FALSE(said);
+}
+
+TEST(Tenure, WithoutAStoreEverythingIsSureAtOnce) {
+  sim::Scheduler clock(1);
+  std::optional<Memory> found;
+  TenureEvents events;
+  events.serve = [&](const auto& memory) { found = memory; };
+  Tenure tenure(clock, nullptr, {"job", "", memory_with(99)}, events);
+  tenure.begin();
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->wanted, 99U);
+  bool sure = false;
+  tenure.remember(memory_with(1));
+  tenure.once_sure([&](bool is) { sure = is; });
+  EXPECT_TRUE(sure);
+  EXPECT_TRUE(tenure.is_stored());
+}
+
+}  // namespace
+}  // namespace pliant::agent
