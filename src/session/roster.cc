@@ -19,6 +19,8 @@ using membership::View;
 constexpr std::uint64_t kCoordinator = UINT64_MAX;
 /// A worker that has not been given a view waits this long for a coordinator to come back.
 constexpr Nanos kLonelyLimit = 10s;
+/// One that the others have gone on without waits longer: somebody may take up the job again.
+constexpr Nanos kExileLimit = 60s;
 /// A connection that was lost is usually made again by then.
 constexpr Nanos kTimeToConnect = 50ms;
 /// Agreement on a view takes milliseconds, unless those who should agree cannot be reached.
@@ -218,7 +220,8 @@ void Roster::name_unreached() {
 /// A worker that has no view yet does not wait for a coordinator for ever.
 void Roster::on_silence(Nanos since, const std::string& why) {
   Held held(*this);
-  if (since < kLonelyLimit || first_) return;
+  if (first_ && !outside()) return;
+  if (since < (first_ ? kExileLimit : kLonelyLimit)) return;
   failure_ = Error{Code::peer_lost, "the job's coordinator is gone: " + why};
   changed_->notify_all();
 }
