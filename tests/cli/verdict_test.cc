@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include "cli/harness.h"
@@ -160,6 +161,25 @@ TEST_F(Verdict, AJobThatHasLostItsStateGoesOnFromItsLastCheckpoint) {
     auto verified = run({"verify", records});
     EXPECT_EQ(verified.status, 0) << verified.out << verified.err;
   }
+}
+
+TEST_F(Verdict, AJobThatHasLostItsStateGoesOnInTheLoopThatItWasIn) {
+  auto job = start_workers(
+      {"-n", "2", "--name", "job", "--checkpoint", path("saved"), "--every", "30", "--record", path("records")},
+      {"first=10", "train=400"});
+  ASSERT_TRUE(view_becomes("job", {0, 1})) << job.err();
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(path("saved/step-000000000030")); })) << job.err();
+  for (std::uint64_t id : {0, 1}) kill(worker_of("job", id), SIGSTOP);
+  for (std::uint64_t id : {0, 1}) kill(worker_of("job", id), SIGKILL);
+  auto seen = job.wait();
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  EXPECT_SAYS(seen.err, "going on from the checkpoint of step ");
+  for (int id : {2, 3}) {
+    EXPECT_SAYS(seen.out, fmt::format("[{}] done with {}\n", id, 2 * (1 + 5) + 195));
+    EXPECT_EQ(seen.out.find(fmt::format("[{}] the first loop", id)), std::string::npos) << seen.out;
+  }
+  auto verified = run({"verify", path("records")});
+  EXPECT_EQ(verified.status, 0) << verified.out << verified.err;
 }
 
 TEST_F(Verdict, AnAgentThatCameLaterDoesNotEndAJobWhoseCoordinatorDoesNotRun) {
