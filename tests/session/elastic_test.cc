@@ -329,6 +329,30 @@ TEST(Elastic, AResultStaysReadableThoughNobodyHoldsItsReduction) {
   });
 }
 
+TEST(Elastic, WhatWasGivenUpIsNotReducedAgain) {
+  run_runtimes(2, [](std::unique_ptr<Runtime> runtime) {
+    runtime->start({.steps = 2});
+    ASSERT_TRUE(runtime->begin_step());
+    std::vector<double> memory(runtime->worker() == 0 ? 2 : 3, 1.0);
+    auto reduction = runtime->submit({.name = "unequal",
+                                      .dtype = Dtype::f64,
+                                      .op = Op::sum,
+                                      .count = memory.size(),
+                                      .in = memory.data(),
+                                      .out = memory.data(),
+                                      .caller_waits = true});
+    EXPECT_THROW(runtime->wait_here(reduction), Failure);
+    if (runtime->worker() == 1) return;
+    std::ranges::fill(memory, 7.0);  // as if it were somebody else's by now
+    while (runtime->view().size() == 2) {
+      runtime->start({.steps = 2});  // the other's death is noticed between two steps
+      ASSERT_TRUE(runtime->begin_step());
+    }
+    EXPECT_EQ(runtime->average("what follows", 1, 1), 1);
+    EXPECT_EQ(memory, std::vector<double>({7, 7}));
+  });
+}
+
 TEST(Elastic, AThousandReductionsInFlightSurviveADeath) {
   constexpr std::size_t kInFlight = 1'000;
   run_runtimes(3, [](std::unique_ptr<Runtime> runtime) {
