@@ -22,6 +22,7 @@
 //   join               joins and waits for the view; exits with 9 if it is refused
 //   bye                says that its loop is finished; said at the end of the script too, if it has joined
 //   falter             asks to join and hangs up
+//   alike              will ask as one that trains would, so that others may train in the same job
 //   wrong=WHAT         will ask with a wrong job, id or address
 //   steps=N            sends N progress reports, 10 ms apart
 //   await=K            waits until rank K's process has ended
@@ -99,6 +100,8 @@ class Worker {
   const pid_t process_ = getpid();
   int id_ = own_number();
   std::string wrong_;
+  std::string build_ = "test";
+  std::uint8_t cpu_level_ = 0;
   pliant::Fd socket_;
   wire::ViewNotice view_;
   std::string until_;
@@ -114,8 +117,8 @@ void Worker::ask() {
                      static_cast<std::uint64_t>(id_),
                      getpid(),
                      fmt::format("@test/{}", getpid()),
-                     0,
-                     "test"};
+                     cpu_level_,
+                     build_};
   if (wrong_ == "job") request.job = "another";
   if (wrong_ == "id") request.id = 7;
   net::send(socket_, request).or_throw();
@@ -238,6 +241,7 @@ void Worker::run(const std::string& verb, const std::string& value) {
       {"weights", [&] { weights_ = std::stoull(value); }},
       {"samples", [&] { samples_ = std::stoull(value); }},
       {"pid", [&] { write_pid(value); }},
+      {"alike", [&] { build_ = PLIANT_VERSION, cpu_level_ = static_cast<std::uint8_t>(pliant::cpu_level()); }},
       {"wrong", [&] { wrong_ = value; }},
       {"steps", [&] { report(std::stoi(value)); }},
       {"await", [&] { await(std::stoi(value)); }},

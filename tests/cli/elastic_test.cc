@@ -140,6 +140,20 @@ TEST_F(Elastic, WhoeverIsAloneDoesNotWaitForTheDead) {
   EXPECT_EQ(job.wait().status, 143) << job.err();
 }
 
+/// It has joined, and its neighbours have nothing of it but the number of its process.
+TEST_F(Elastic, AWorkerThatIsStoppedBeforeItHasGreetedIsLeftBehind) {
+  auto job = start_workers({"--name", "night", "-n", "2"}, {"until=" + path("enough"), "only=1", "alike", "join",
+                                                            fmt::format("kill={}", SIGSTOP), "all", "train=1000000"});
+  ASSERT_TRUE(view_becomes("night", {0})) << job.err() << memory();
+  ASSERT_TRUE(trains_on("night", 20)) << job.err();
+  kill_worker(1, SIGKILL);
+  ASSERT_TRUE(view_becomes("night", {0, 2})) << job.err() << memory();
+  auto seen = finish(job);
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  EXPECT_SAYS(seen.err, "does not run: the others go on without it until it does");
+  expect_one_result(seen, {0, 2});
+}
+
 TEST_F(Elastic, AStopWaitsForNoStoppedWorker) {
   auto job = start_training({"-n", "2", "--grace", "60"});
   ASSERT_TRUE(view_becomes("night", {0, 1})) << job.err();
