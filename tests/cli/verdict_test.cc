@@ -3,7 +3,6 @@
 #include <signal.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "cli/harness.h"
 
@@ -18,15 +17,13 @@ class Verdict : public CliTest {
   }
   Command start_training(int workers, Words flags = {}, Words script = {}) {
     flags.insert(flags.end(), {"-n", std::to_string(workers), "--name", "job", "--record", path("records")});
-    script.insert(script.end(), {"until=" + path("enough"), "train=1000000"});
-    auto job = start_workers(flags, script);
+    auto job = start_workers(flags, endless(std::move(script)));
     std::vector<std::uint64_t> ids;
     for (int id = 0; id < workers; ++id) ids.push_back(static_cast<std::uint64_t>(id));
     EXPECT_TRUE(view_becomes("job", ids)) << job.err();
     EXPECT_TRUE(step_becomes("job", 3)) << job.err();
     return job;
   }
-  void let_it_end() { std::ofstream(path("enough")) << ""; }
   std::string agents_word() const { return read_all(path("records/agent.jsonl")); }
   std::string coordinators_word() const { return read_all(path("records/coordinator.jsonl")); }
 };
@@ -49,8 +46,7 @@ TEST_F(Verdict, EverybodyThatLeavesInMidLoopWithStatusZeroHasFailed) {
 }
 
 TEST_F(Verdict, AWorkerThatEndsWithStatusZeroInMidLoopIsNamedAndReplaced) {
-  auto job = start_workers({"-n", "2", "--name", "job"},
-                           {"only=1", "quit=5", "all", "until=" + path("enough"), "train=1000000"});
+  auto job = start_workers({"-n", "2", "--name", "job"}, endless({"only=1", "quit=5", "all"}));
   ASSERT_TRUE(view_becomes("job", {0, 2})) << job.err();
   EXPECT_TRUE(
       job.comes_to_say("worker 1 ended with status 0 before its loop was finished, which counts as a failure; "

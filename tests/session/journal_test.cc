@@ -55,10 +55,7 @@ class JournalTest : public ::testing::Test {
         if (dies) return;
         if (plan.stop && step->index() == plan.when) return runtime->leave();
         auto lease = runtime->take_lease();
-        auto* values = reinterpret_cast<float*>(area->region->input());
-        std::fill(values, values + kSamples, 0.0F);
-        for (auto sample : lease) values[sample] = 1;
-        auto ticket = runtime->submit({.name = "area", .count = kSamples, .memory = area, .with_step = true});
+        auto ticket = submit_use(*runtime, area, lease);
         if (plan.batches) runtime->set_batch({0, 5 + 7 * step->index() % 20});
         runtime->close_step();
         const auto* sums = static_cast<const float*>(ticket->result());
