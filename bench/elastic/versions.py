@@ -3,6 +3,7 @@
 than the other in anything? Neither needs LibTorch. See README.md."""
 
 import collections
+import hashlib
 import json
 import pathlib
 import random
@@ -112,7 +113,8 @@ class Rounds:
         for text in path.read_text().splitlines() if path and path.exists() else []:
             line = json.loads(text)
             if line["setting"] != setting:
-                raise rounds.Failure(f"{path} is of other flags: {line['setting']}")
+                other = [name for name in setting if line["setting"].get(name) != setting[name]]
+                raise rounds.Failure(f"{path} has rounds with other {', '.join(other) or 'settings'}")
             self.lines.append(line)
 
     def has(self, turn, build):
@@ -180,9 +182,17 @@ def report(args, kept):
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def digest_of(files):
+    try:
+        return hashlib.sha256(b"".join(pathlib.Path(file).read_bytes() for file in files)).hexdigest()[:16]
+    except OSError as error:
+        raise rounds.Failure(f"{error.filename}: {error.strerror}") from None
+
+
 def everything(args, place):
     setting = {name: getattr(args, name) for name in
                ("workers", "parameters", "compute_ms", "times", "seed", "events", "slots", "reductions")}
+    setting["builds"] = {name: digest_of(build) for name, build in args.builds.items()}
     kept = Rounds(args.kept, json.loads(json.dumps(setting)))
     sweep(args, place, kept)
     return report(args, kept), kept.failures()
@@ -202,8 +212,8 @@ def main():
     parser.add_argument("--parameters", type=rounds.parse_size, default=3400 << 10, help="bytes")
     parser.add_argument("--compute-ms", type=float, default=5)
     parser.add_argument("--json", dest="kept", type=pathlib.Path, metavar="FILE",
-                        help="add a line for each round of each build; with rounds in it already, only those that are "
-                             "missing up to --rounds are made")
+                        help="add a line for each round of each build; with rounds of these builds and flags in it already, "
+                             "only those that are missing up to --rounds are made")
     args = parser.parse_args()
     unknown = set(args.events) - doings.ACTIONS.keys()
     if unknown:
