@@ -63,7 +63,7 @@ class ProcessWatch final : public DeathWatch {
  private:
   struct Process {
     pid_t pid = 0;
-    Fd pidfd;                             // none while this process has no descriptors to spare
+    Fd pidfd;                                        // none while this process has no descriptors to spare
     std::optional<net::Pulse> pulse = net::Pulse();  // as long as its lifeline is not watched
   };
   void open(std::uint64_t id, Process& process);

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <signal.h>
 
-
 #include "cli/harness.h"
 
 namespace pliant::cli_test {

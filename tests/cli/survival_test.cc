@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-
 #include "cli/harness.h"
 
 namespace pliant::cli_test {
