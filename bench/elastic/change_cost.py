@@ -2,7 +2,6 @@
 """What a change of view costs those who stay, by the size of the model: kill -9, the join of the replacement, and the
 join of one more. The model is examples/synthetic: gradients in registered memory, and time. See README.md."""
 
-import argparse
 import collections
 import json
 import os
@@ -10,11 +9,11 @@ import pathlib
 import random
 import signal
 import sys
-import tempfile
 import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import events as doings  # noqa: E402  (found through the line above)
+import flags  # noqa: E402
 import gaps  # noqa: E402
 from job import Job  # noqa: E402
 from processes import rounds  # noqa: E402
@@ -38,18 +37,6 @@ def grow(job, rng):
     return [joined]
 
 
-def window_of(own, event, records):
-    """One survivor's records from the last before the change to the first after it. A replacement may be there before
-    anybody has looked: its own first step says when it came."""
-    if event.newcomer is None:
-        return gaps.window_of(own, event)
-    first = records[event.newcomer][0].step
-    window = [step for step in own if step.step in (first - 1, first)]
-    if len(window) != 2 or window[0].view == window[1].view:
-        raise gaps.Unclear(f"no change of view before step {first}")
-    return window
-
-
 def cost_of(event, records, medians):
     """Milliseconds: an ordinary step, the time from step to step across the change, what of it is beyond ordinary
     steps, and the same of the steps that follow; each of the survivor for whom it was longest."""
@@ -57,7 +44,7 @@ def cost_of(event, records, medians):
     for worker in event.members:
         if worker not in event.victims:
             own = records[worker]
-            windows.append(window_of(own, event, records))
+            windows.append(gaps.window_of(own, event, records))
             at = own.index(windows[-1][-1])
             after.append(gaps.excess(own[at:at + TAIL + 1], medians))
     longest = max(windows, key=lambda window: gaps.excess(window, medians))
@@ -105,8 +92,7 @@ def sweep(args, folder):
             for name in rounds.in_turn(list(args.builds), turn):
                 where = f"{name}, {size} MiB, round {turn + 1}"
                 try:
-                    place = pathlib.Path(tempfile.mkdtemp(dir=folder))
-                    seen = run_job(args, args.builds[name], size, turn, place)
+                    seen = run_job(args, args.builds[name], size, turn, flags.folder_in(folder))
                 except (rounds.Failure, gaps.Unclear) as why:
                     failures.append((name, where, str(why)))
                     progress.line(f"{where}: {why}")
@@ -154,11 +140,8 @@ def report(args, found, failures):
 # ---- command line ----
 
 def parse():
-    parser = argparse.ArgumentParser(description=__doc__)
-    build = rounds.ROOT / "build" / "dev"
-    parser.add_argument("--pliant", default=str(build / "apps/pliant/pliant"))
-    parser.add_argument("--program", default=str(build / "examples/synthetic/synthetic"), help="examples/synthetic")
-    parser.add_argument("--against", nargs=2, metavar=("PLIANT", "PROGRAM"), help="another build, run in turn with it")
+    parser = flags.parser_of(__doc__)
+    flags.add_against(parser)
     parser.add_argument("--sizes", type=rounds.listed(int), default=[64, 512, 1024], help="MiB of parameters")
     parser.add_argument("--state", type=int, default=0, metavar="MIB", help="of shared state that newcomers are given")
     parser.add_argument("--workers", type=int, default=3)
@@ -166,26 +149,19 @@ def parse():
     parser.add_argument("--compute-ms", type=float, default=20, help="of a step's forward and backward pass")
     parser.add_argument("--busy", action="store_true", help="spend that working instead of sleeping")
     parser.add_argument("--no-grow", dest="grow", action="store_false", help="leave out the join of one more")
-    parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--json", action="store_true", help="print a line per event instead of the report")
-    parser.add_argument("--out", type=pathlib.Path, help="write the report there, too")
     args = parser.parse_args()
-    args.builds = {"this": [args.pliant, args.program]}
-    if args.against:
-        args.builds["other"] = args.against
+    args.builds = flags.builds_of(args)
     if args.workers < 2:
         parser.error("nobody survives a kill of the only worker: --workers from 2 on")
     return args
 
 
 def main():
-    args = parse()
-
-    def everything():
-        with tempfile.TemporaryDirectory(prefix="pliant-cost-") as folder:
-            found, failures = sweep(args, pathlib.Path(folder).resolve())
-            return report(args, found, failures), failures
-    return rounds.drive(args, everything)
+    def everything(args, place):
+        found, failures = sweep(args, place)
+        return report(args, found, failures), failures
+    return flags.drive(parse(), "cost", everything)
 
 
 if __name__ == "__main__":

@@ -140,8 +140,10 @@ def excess(window, medians):
     return sum(after.t - before.t - step_time(medians, after.size) for before, after in zip(window, window[1:]))
 
 
-def window_of(own, event):
+def window_of(own, event, records):
     """One survivor's records from the last before the event up to the first of the next view."""
+    if event.newcomer is not None:
+        return window_of_arrival(own, records[event.newcomer])
     if event.step is None:
         first = bisect.bisect_right(own, event.t, key=lambda step: step.t) - 1
     else:
@@ -150,9 +152,20 @@ def window_of(own, event):
         raise Unclear("a survivor has no record from before")
     for at in range(first + 1, len(own)):
         if own[at].view > own[first].view:
-            # Of a newcomer's arrival nobody knows the moment: there is nothing to see before the last step of the view.
-            return own[at - 1 if event.kind in ("join", "replacement") else first:at + 1]
+            return own[first:at + 1]
     raise Unclear("a survivor recorded no step afterwards")
+
+
+def window_of_arrival(own, newcomers):
+    """The last step without the newcomer and its first one. When that was only the records tell: it may be there before
+    anybody has looked for it."""
+    if not newcomers:
+        raise Unclear("the newcomer recorded no step")
+    first = newcomers[0].step
+    window = [step for step in own if step.step in (first - 1, first)]
+    if len(window) != 2 or window[0].view == window[1].view:
+        raise Unclear(f"no change of view before step {first}")
+    return window
 
 
 def lost_by(window):
@@ -178,7 +191,7 @@ def gap_at_change(event, records, medians):
     survivors = [records[worker] for worker in event.members if worker not in event.victims]
     if not survivors:
         raise Unclear("nobody survived")
-    windows = [window_of(own, event) for own in survivors]
+    windows = [window_of(own, event, records) for own in survivors]
     late = evaluated(records)
     if any(step.step in late for window in windows for step in window[1:]):
         raise EpochEnd("it fell on the end of an epoch")

@@ -119,6 +119,21 @@ class Gaps(unittest.TestCase):
         event = gaps.Event("join", 100 + 10 * STEP, [0, 1], newcomer=2)
         self.assertAlmostEqual(self.gap(event, records).ms, 12, places=3)
 
+    def test_a_newcomer_that_nobody_has_seen_come(self):
+        # The replacement is in step before the driver has noticed that the others went on.
+        records = killed(0.030)
+        for worker in (0, 1):
+            records[worker] += course(100, 50, records[worker][-1].t + STEP + 0.012, view=3)
+        records[3] = course(100, 50, records[0][100].t, view=3)
+        event = gaps.Event("replacement", records[0][110].t, [0, 1], newcomer=3)
+        self.assertAlmostEqual(self.gap(event, records).ms, 12, places=3)
+
+    def test_a_newcomer_without_a_change_of_view(self):
+        records = {worker: course(0, 50, 100.0) for worker in (0, 1)}
+        records[2] = course(20, 30, 100 + 20 * STEP)
+        with self.assertRaisesRegex(gaps.Unclear, "no change of view before step 20"):
+            self.gap(gaps.Event("join", 100.0, [0, 1], newcomer=2), records)
+
     def test_a_quiet_span_shows_its_worst_step(self):
         records = {worker: course(0, 100, 100.0) for worker in (0, 1, 2)}
         late = records[1][60]

@@ -4,7 +4,6 @@ loop twice, evaluate on one rank, keep a thousand reductions in flight, hold lar
 memory cgroup that is full of cache. Each must be done with all of its samples and exit code 0, say in a line what was
 wrong if something was, and pass `pliant verify`. See README.md."""
 
-import argparse
 import contextlib
 import os
 import pathlib
@@ -16,7 +15,8 @@ import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "hosts")]
-import space  # noqa: E402  (found through the line above)
+import flags  # noqa: E402  (found through the line above)
+import space  # noqa: E402
 from job import Job  # noqa: E402
 from processes import last_line, rounds  # noqa: E402
 
@@ -138,24 +138,22 @@ def run_case(args, name, turn, folder):
     return seen["steps"], seen["views"], max(gaps)
 
 
-def everything(args):
+def everything(args, place):
     rows, failures = [], []
     names = [name for name in CASES if not args.only or args.only in name]
     progress = rounds.Progress(len(names) * args.rounds)
-    with tempfile.TemporaryDirectory(prefix="pliant-habits-") as place:
-        for name in names:
-            found = []
-            for turn in range(args.rounds):
-                folder = pathlib.Path(tempfile.mkdtemp(dir=place)).resolve()
-                try:
-                    found.append(run_case(args, name, turn, folder))
-                    progress.line(f"{name}, round {turn + 1}: {found[-1][0]} steps, longest {found[-1][2]:.2f} s")
-                except rounds.Failure as why:
-                    failures.append((name, f"round {turn + 1}", str(why)))
-                    progress.line(f"{name}, round {turn + 1}: {why}")
-            rows.append([name, f"{len(found)} of {args.rounds}", *(
-                [f"{max(at[part] for at in found):{form}}" for part, form in ((0, ""), (1, ""), (2, ".2f"))]
-                if found else ["–"] * 3)])
+    for name in names:
+        found = []
+        for turn in range(args.rounds):
+            try:
+                found.append(run_case(args, name, turn, flags.folder_in(place)))
+                progress.line(f"{name}, round {turn + 1}: {found[-1][0]} steps, longest {found[-1][2]:.2f} s")
+            except rounds.Failure as why:
+                failures.append((name, f"round {turn + 1}", str(why)))
+                progress.line(f"{name}, round {turn + 1}: {why}")
+        rows.append([name, f"{len(found)} of {args.rounds}", *(
+            [f"{max(at[part] for at in found):{form}}" for part, form in ((0, ""), (1, ""), (2, ".2f"))]
+            if found else ["–"] * 3)])
     head = ["program", "good", "steps", "views", "longest time between steps, s"]
     text = "\n\n".join(part for part in (
         rounds.report_head("Habits, each with a kill -9", {"Pliant": rounds.first_line([args.pliant, "--version"])}),
@@ -166,17 +164,10 @@ def everything(args):
 
 
 def main():
-    build = rounds.ROOT / "build" / "dev"
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pliant", default=str(build / "apps/pliant/pliant"))
-    parser.add_argument("--program", default=str(build / "bench/elastic/habits"), help="bench/elastic/habits.cc")
+    parser = flags.parser_of(__doc__, "bench/elastic/habits")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", help="programs whose names have this in them")
-    parser.add_argument("--seed", type=int, default=42)
-    parser.add_argument("--out", type=pathlib.Path, help="write the report there, too")
-    args = parser.parse_args()
-    args.json = False
-    return rounds.drive(args, lambda: everything(args))
+    return flags.drive(parser.parse_args(), "habits", everything)
 
 
 if __name__ == "__main__":

@@ -2,18 +2,17 @@
 """A worker that stays while thousands of others die beside it: do its descriptors, mappings, threads or memory grow?
 See README.md."""
 
-import argparse
 import os
 import pathlib
 import random
 import signal
 import sys
-import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
-from job import Job  # noqa: E402  (found through the line above)
+import flags  # noqa: E402  (found through the line above)
+from job import Job  # noqa: E402
 from processes import rounds  # noqa: E402
 
 PATIENCE = 60  # seconds for a replacement to come
@@ -87,9 +86,8 @@ def soak(args, folder):
     return seen, kills
 
 
-def everything(args):
-    with tempfile.TemporaryDirectory(prefix="pliant-soak-") as place:
-        seen, kills = soak(args, pathlib.Path(place).resolve())
+def everything(args, place):
+    seen, kills = soak(args, place)
     first, last = seen[0][1], seen[-1][1]
     failures = [("soak", f"{seen[-1][0]} views", f"{what}: {first[what]} at first, {last[what]} in the end")
                 for what in first if last[what] > first[what] + SLACK[what]]
@@ -104,19 +102,12 @@ def everything(args):
 
 
 def main():
-    build = rounds.ROOT / "build" / "dev"
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pliant", default=str(build / "apps/pliant/pliant"))
-    parser.add_argument("--program", default=str(build / "examples/synthetic/synthetic"), help="examples/synthetic")
+    parser = flags.parser_of(__doc__)
     parser.add_argument("--views", type=int, default=5000, help="so many changes of view")
     parser.add_argument("--looks", type=int, default=10, help="lines of the table")
     parser.add_argument("--workers", type=int, default=3)
     parser.add_argument("--parameters", type=rounds.parse_size, default=16 << 20, help="bytes; default 16Mi")
-    parser.add_argument("--seed", type=int, default=42)
-    parser.add_argument("--out", type=pathlib.Path, help="write the report there, too")
-    args = parser.parse_args()
-    args.json = False
-    return rounds.drive(args, lambda: everything(args))
+    return flags.drive(parser.parse_args(), "soak", everything)
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 them. How soon do the others go on, and does everybody come back? And workers that are merely starved, beside busy
 loops: none may be left behind. See README.md."""
 
-import argparse
 import contextlib
 import multiprocessing
 import os
@@ -12,12 +11,12 @@ import random
 import signal
 import statistics
 import sys
-import tempfile
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
-from job import Job  # noqa: E402  (found through the line above)
+import flags  # noqa: E402  (found through the line above)
+from job import Job  # noqa: E402
 from processes import rounds  # noqa: E402
 
 LENGTHS = [0.2, 0.3, 0.5, 1, 2, 5, 15, 60]  # seconds
@@ -103,7 +102,7 @@ def run_case(args, name, kind, place):
     workers, victims = CASES[name]
     way = Signals() if kind == "SIGSTOP" else Cgroup(name.replace(" ", "-"))
     command = [args.program, "--parameters", 1 << 20, "--compute-ms", 5, "--sleep", "--steps", 1 << 20]
-    found, folder = [], pathlib.Path(tempfile.mkdtemp(dir=place)).resolve()
+    found, folder = [], flags.folder_in(place)
     try:
         with Job(args, folder, workers, 0, args.seed, command=command) as job:
             rng = random.Random(f"{args.seed} {name}")
@@ -142,44 +141,63 @@ def stops(args, place):
 
 # ---- starved, not stopped ----
 
+STARVED = 8  # workers
+
+
 def spin():
     while True:
         pass
 
 
+@contextlib.contextmanager
+def few_cores(count):
+    """Whatever is started meanwhile shares so many cores."""
+    before = os.sched_getaffinity(0)
+    if len(before) < count:
+        raise rounds.Failure(f"{count} cores are asked for, there are {len(before)}")
+    os.sched_setaffinity(0, sorted(before)[:count])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
 def starved(args, place):
-    """A line about many workers beside busy loops, and what failed."""
-    loops = [multiprocessing.Process(target=spin, daemon=True) for _ in range(args.loops)]
-    folder = pathlib.Path(tempfile.mkdtemp(dir=place)).resolve()
+    """A line about many workers beside busy loops on few cores."""
+    with few_cores(args.cores):
+        return beside_loops(args, flags.folder_in(place))
+
+
+def beside_loops(args, folder):
+    loops = [multiprocessing.Process(target=spin, daemon=True) for _ in range(args.cores * args.loops)]
     command = [args.program, "--parameters", 1 << 16, "--compute-ms", 0, "--buckets", 1, "--steps", args.starved - 10]
     for loop in loops:
         loop.start()
     try:
-        with Job(args, folder, 8, 0, args.seed, command=command) as job:
+        with Job(args, folder, STARVED, 0, args.seed, command=command) as job:
             job.wait_end(args.limit)
             seen = job.verify()
     finally:
         for loop in loops:
             loop.kill()
-    if seen["views"] != 1 or seen["workers"] != 8:
+    if seen["views"] != 1 or seen["workers"] != STARVED:
         raise rounds.Failure(f"{seen['views']} views of {seen['workers']} workers, though nobody was stopped")
     gaps = sorted(b.t - a.t for own in job.records.steps.values() for a, b in zip(own, own[1:]))
-    return (f"8 workers beside {args.loops} busy loops on {rounds.CORES} cores: {seen['steps']} steps in one view, the "
+    return (f"{STARVED} workers beside {args.cores * args.loops} busy loops on {args.cores} cores: {seen['steps']} steps in one view, the "
             f"median {gaps[len(gaps) // 2] * 1e3:.1f} ms, the longest {gaps[-1]:.2f} s; nobody was left behind.")
 
 
-def everything(args):
+def everything(args, place):
     rows, failures, about = [], [], ""
-    with tempfile.TemporaryDirectory(prefix="pliant-stops-") as place:
-        if args.lengths:
-            rows, failures = stops(args, place)
-        if args.starved:
-            try:
-                about = starved(args, place)
-            except rounds.Failure as why:
-                failures.append(("starved", f"{args.starved} steps", str(why)))
+    if args.lengths:
+        rows, failures = stops(args, place)
+    if args.starved:
+        try:
+            about = starved(args, place)
+        except rounds.Failure as why:
+            failures.append(("starved", f"{args.starved} steps", str(why)))
     parts = [rounds.report_head("Workers that do not run", {"Pliant": rounds.first_line([args.pliant, "--version"])}),
-             "examples/synthetic, steps of 5 ms (asleep). Each case has one stop of each length of "
+             "" if not args.lengths else "examples/synthetic, steps of 5 ms (asleep). Each case has one stop of each length of "
              f"{', '.join(f'{length:g}' for length in args.lengths)} s, in random order; the gap is the longest time "
              "between two steps of those who run. All come back by themselves, none is replaced, and every job passes "
              "`pliant verify`. The cases run at the same time.",
@@ -189,20 +207,14 @@ def everything(args):
 
 
 def main():
-    build = rounds.ROOT / "build" / "dev"
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pliant", default=str(build / "apps/pliant/pliant"))
-    parser.add_argument("--program", default=str(build / "examples/synthetic/synthetic"), help="examples/synthetic")
+    parser = flags.parser_of(__doc__)
     parser.add_argument("--lengths", type=rounds.listed(float), default=LENGTHS, help="of stops, in seconds")
     parser.add_argument("--kinds", type=rounds.listed(str), default=["SIGSTOP"], help="SIGSTOP, cgroup (as root)")
     parser.add_argument("--starved", type=int, default=30000, help="steps of 8 workers beside busy loops; 0: none")
-    parser.add_argument("--loops", type=int, default=rounds.CORES, help="busy loops; default: one per core")
+    parser.add_argument("--cores", type=int, default=2, help="that these have; default 2")
+    parser.add_argument("--loops", type=int, default=1, help="busy loops for each of these cores; default 1")
     parser.add_argument("--limit", type=float, default=3000, help="seconds for these steps")
-    parser.add_argument("--seed", type=int, default=42)
-    parser.add_argument("--out", type=pathlib.Path, help="write the report there, too")
-    args = parser.parse_args()
-    args.json = False
-    return rounds.drive(args, lambda: everything(args))
+    return flags.drive(parser.parse_args(), "stops", everything)
 
 
 if __name__ == "__main__":

@@ -29,14 +29,15 @@ class HostsJob(Job):
     """A job on `hosts` with so many `slots` on the first of them; `pliant run` itself is at the switch, which stays, or
     on the first host."""
 
-    def __init__(self, args, hosts, slots, folder, epochs, seed=42, environment=None, options=(), at_switch=True):
+    def __init__(self, args, hosts, slots, folder, epochs, seed=42, environment=None, options=(), at_switch=True,
+                 command=None):
         self.hosts = hosts
         head, address = ((hosts.switch, hosts.switch_address) if at_switch else (hosts.names[0], hosts.addresses[0]))
         where = ",".join(f"{name}:{count}" for name, count in zip(hosts.names, slots))
         super().__init__(args, folder, sum(slots), epochs, seed, environment,
                          options=["-H", where, "--via", "ip netns exec {host}", "--address", address, "--interface",
                                   "eth0", *options],
-                         via=["ip", "netns", "exec", head])
+                         via=["ip", "netns", "exec", head], command=command)
 
     def running(self):
         """{worker: (pid, host)}. Who has started a worker is of no interest: its environment says which one it is."""

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <utility>
+#include <vector>
 
 #include "base/log.h"
 
@@ -17,6 +19,7 @@ using namespace std::chrono_literals;
 
 constexpr int kPidfdOpen = 434;  // SYS_pidfd_open
 constexpr auto kRetry = 50ms;
+constexpr auto kBeat = std::chrono::duration_cast<std::chrono::milliseconds>(net::Pulse::kBeat);
 
 }  // namespace
 
@@ -48,6 +51,7 @@ void ProcessWatch::marked(std::uint64_t id) {
 ProcessWatch::~ProcessWatch() {
   lifeline_.reset();  // first: its thread posts
   if (retries_) loop_.cancel(*retries_);
+  if (looks_) loop_.cancel(*looks_);
   for (auto& [id, process] : processes_)
     if (process.pidfd) loop_.unwatch(process.pidfd.get());
 }
@@ -58,6 +62,20 @@ void ProcessWatch::watch(std::uint64_t id, pid_t pid) {
   auto& process = processes_[id];
   process.pid = pid;
   open(id, process);
+  if (!looks_ && events_.on_standstill) looks_ = loop_.every(kBeat, [this] { look_at_silent(); });
+}
+
+/// Tells of them again and again, as a lifeline does of those who have greeted.
+void ProcessWatch::look_at_silent() {
+  std::vector<std::uint64_t> stopped;
+  bool anybody = false;
+  for (auto& [id, process] : processes_) {
+    if (!process.pulse) continue;
+    anybody = true;
+    if (process.pidfd && process.pulse->is_stopped(net::task_state(process.pid, process.pid))) stopped.push_back(id);
+  }
+  if (!anybody) loop_.cancel(*std::exchange(looks_, std::nullopt));
+  for (auto id : stopped) events_.on_standstill(id);
 }
 
 void ProcessWatch::open(std::uint64_t id, Process& process) {
@@ -87,7 +105,8 @@ void ProcessWatch::watch_lifeline(std::uint64_t id, const Fd& line) {
   auto at = processes_.find(id);
   if (!lifeline_ || at == processes_.end() || !at->second.pidfd) return;
   auto watched = lifeline_->watch(id, at->second.pid, line);
-  if (!watched.ok()) log::debug("no lifeline of worker {}: {}", id, watched.error().message);
+  if (!watched.ok()) return log::debug("no lifeline of worker {}: {}", id, watched.error().message);
+  at->second.pulse.reset();
 }
 
 void ProcessWatch::forget(std::uint64_t id) {

@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "net/lifeline.h"
 #include "net/loop.h"
+#include "net/pulse.h"
 
 namespace pliant::collective {
 
@@ -42,8 +43,10 @@ class DeathWatch {
 using WatchMaker = std::function<std::unique_ptr<DeathWatch>(net::Loop& loop, DeathWatch::Events events)>;
 
 /// By pidfd, and by lifeline where there is one: its word comes long before the pidfd's, because the kernel takes a
-/// process's memory apart first. If a process ends before it is watched, and its number is another's by then, that one
-/// is watched instead: its worker is then lost without proof, and the agent's word (Mesh::believe_dead) is the proof.
+/// process's memory apart first. A process whose lifeline is not known yet, because it has not greeted, has no count
+/// that could stand still: it does not run if the kernel says that it is stopped. If a process ends before it is
+/// watched, and its number is another's by then, that one is watched instead: its worker is then lost without proof,
+/// and the agent's word (Mesh::believe_dead) is the proof.
 class ProcessWatch final : public DeathWatch {
  public:
   ProcessWatch(net::Loop& loop, Events events);
@@ -60,16 +63,19 @@ class ProcessWatch final : public DeathWatch {
  private:
   struct Process {
     pid_t pid = 0;
-    Fd pidfd;  // none while this process has no descriptors to spare
+    Fd pidfd;                                        // none while this process has no descriptors to spare
+    std::optional<net::Pulse> pulse = net::Pulse();  // as long as its lifeline is not watched
   };
   void open(std::uint64_t id, Process& process);
   void open_missing();
   void marked(std::uint64_t id);
+  void look_at_silent();
 
   net::Loop& loop_;
   const Events events_;
   std::map<std::uint64_t, Process> processes_;                  // by worker's id
   std::optional<net::Loop::Timer> retries_;                     // while a pidfd is missing
+  std::optional<net::Loop::Timer> looks_;                       // while a lifeline is
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // shared: with what was posted and not run yet
   std::unique_ptr<net::Lifeline> lifeline_;                     // nullptr where there can be none
 };

@@ -191,7 +191,7 @@ void Mesh::process_ended(std::uint64_t id) {
 /// late.
 void Mesh::stands_still(std::uint64_t id) {
   auto& link = link_of(id);
-  if (!events_.loses_standing_still || link.lost || !link.greeted) return;
+  if (!events_.loses_standing_still || link.lost) return;
   log::warn("worker {} (pid {}) does not run: the others go on without it until it does", id, link.pid);
   close(link, "it does not run");
 }

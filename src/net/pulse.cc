@@ -53,4 +53,12 @@ bool Pulse::stands_still(std::uint64_t beats, const std::function<std::optional<
   return looks_ >= kLooksIfAsleep;
 }
 
+bool Pulse::is_stopped(const std::optional<TaskState>& task) {
+  const bool stopped = task && (task->state == 'T' || task->state == 't');
+  const bool as_before = stopped && runs_ == task->runs;
+  looks_ = as_before ? looks_ + 1 : stopped ? 1 : 0;
+  runs_ = stopped ? std::optional(task->runs) : std::nullopt;
+  return looks_ >= kLooksIfStopped;
+}
+
 }  // namespace pliant::net

@@ -32,6 +32,9 @@ class Pulse {
   /// To be called about once a beat. True if the process does not run: its count stands still, and its thread is
   /// stopped, or sleeps on past its time without having had a core.
   bool stands_still(std::uint64_t beats, const std::function<std::optional<TaskState>()>& ask);
+  /// The same of a process that has no count yet, by what the kernel says of its first thread: true if that is stopped,
+  /// and has not had a core since the look before. One that sleeps may have its reasons.
+  bool is_stopped(const std::optional<TaskState>& task);
 
  private:
   std::uint64_t seen_ = 0;

@@ -46,6 +46,7 @@ ordered_json to_json(const CheckpointRecord& record) {
                       {"ledger", at.ledger ? to_json(*at.ledger) : ordered_json(nullptr)},
                       {"state", {{"bytes", record.state.bytes}, {"digest", hex(record.state.digest)}}}};
   if (!at.adaptation.empty()) all["adaptation"] = to_base64(at.adaptation);
+  if (record.version > kWithAdaptation && at.loop > 0) all["loop"] = at.loop;
   return all;
 }
 
@@ -150,6 +151,7 @@ CheckpointRecord RecordReader::record(const json& from) {
     if (!adaptation.ok() || adaptation.value().empty()) wrong("'adaptation' is not what it should be");
     if (adaptation.ok()) at.adaptation = std::move(adaptation).value();
   }
+  if (record.version > kWithAdaptation && from.contains("loop")) at.loop = number(from, "loop");
   const auto& state = field(from, "state");
   record.state = {number(state, "bytes"), digest(state, "digest")};
   return record;

@@ -20,7 +20,7 @@ struct CheckpointRecord {
 /// JSON that people can read. Its last field is a digest of all the others.
 std::string encode_record(const CheckpointRecord& record);
 /// Code::protocol, in one line, for what encode_record of this version or an older one did not write. Only the white
-/// space may differ. Versions before 3 had another digest of the state, which is left out.
+/// space may differ. Versions before 3 had another digest of the state, which is left out, and no loop.
 Result<CheckpointRecord> decode_record(std::string_view text);
 
 }  // namespace pliant::session

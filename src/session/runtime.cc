@@ -216,7 +216,7 @@ void Runtime::begin_first_loop() {
   training_.journal.emplace(options, worker(), platform_.records(options, worker()).or_throw());
   // Rank 0 begins where the newest checkpoint is; the others get that from it.
   if (!options.resume_dir.empty() && rank() == 0)
-    resume_from(training_, newest_checkpoint(options.resume_dir).or_throw(), options.resume_dir);
+    training_.resumption = {newest_checkpoint(options.resume_dir).or_throw(), options.resume_dir};
   views_.settle_down();
 }
 

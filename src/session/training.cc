@@ -19,6 +19,7 @@ Position position_of(Training& training, const std::string& job_name) {
   now.seed = job.seed;
   now.lineage = job.lineage;
   now.samples = job.samples;
+  now.loop = job.loop;
   now.digest = training.replicas.digest();
   now.workers = training.turn.size();
   now.local_batch = job.batch.local;
@@ -31,12 +32,16 @@ Position position_of(Training& training, const std::string& job_name) {
 void resume_from(Training& training, const Checkpoint& checkpoint, const std::string& dir) {
   auto& job = training.job;
   auto& replicas = training.replicas;
+  const auto& then = checkpoint.position;
+  if (then.loop > 0 && then.loop < job.loop)
+    throw Failure(Code::mismatch,
+                  fmt::format("{} was made in loop {} of the program, this worker is in loop {} already",
+                              checkpoint.folder, then.loop, job.loop));
   std::vector<StateItem> like;
   for (const auto& [name, tensor] : checkpoint.tensors)
     like.push_back({name, tensor.dtype, nullptr, 0, Role::other, nullptr, tensor.shape});
   replicas.bring_into_being(like);
   restore(checkpoint, replicas.items()).or_throw();
-  const auto& then = checkpoint.position;
   if (then.ledger.has_value() != job.ledger.has_value() ||
       (job.ledger && then.ledger->samples() != job.ledger->samples()))
     throw Failure(Code::mismatch, fmt::format("{} was made with another data set", checkpoint.folder));

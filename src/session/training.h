@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "session/adaptation.h"
+#include "session/checkpoint.h"
 #include "session/journal.h"
 #include "session/platform.h"
 #include "session/replicas.h"
@@ -15,6 +17,13 @@
 #include "step/turn.h"
 
 namespace pliant::session {
+
+/// A checkpoint that was read. It is gone on from once the program is in the loop that it was made in: what the program
+/// does between its loops must not change what was restored.
+struct Resumption {
+  Checkpoint from;
+  std::string dir;
+};
 
 struct Training {
   Training(Platform& from, std::uint64_t worker, std::uint64_t seed)
@@ -32,10 +41,13 @@ struct Training {
   std::optional<Journal> journal;  ///< once a loop has begun
   step::Machine<step::ReplicaTable> replica{step::ReplicaTable::blank, platform.transitions()};
   step::Machine<step::LoopTable> loop{step::LoopTable::none, platform.transitions()};
-  std::uint64_t stripe_digest = 0;  ///< of the stripe of state that is due, as committed
+  std::optional<Resumption> resumption;  ///< of the first member of a job that begins from a checkpoint
+  std::uint64_t stripe_digest = 0;       ///< of the stripe of state that is due, as committed
 
   bool blank() const { return replica.is(step::ReplicaTable::blank); }
   bool started() const { return !loop.is(step::LoopTable::none); }
+  /// The loop in which it will go on from a checkpoint; 0: it will not.
+  std::uint64_t resumes_in() const { return resumption ? resumption->from.position.loop : 0; }
   void note_stripe() { stripe_digest = replicas.stripe_digest(job.step); }
   /// Nothing is to be done any more: all steps are made, or a policy has said so.
   bool finished() const { return adaptation.stopped() || job.complete(); }

@@ -68,8 +68,9 @@ void ViewDriver::settle_down() {
   if (roster_) provide();
   if (!roster_ || !roster_->must_change()) {
     auto settled = settle_in(*group_, view_);
-    if (settled.ok()) return;
-    return go_on_after(settled.error());
+    if (!settled.ok()) return go_on_after(settled.error());
+    if (is_early(settled.value())) step_aside(std::move(settled).value());
+    return;
   }
   place_.on(ViewTable::view_ended);
   enter();
@@ -231,7 +232,7 @@ void ViewDriver::enter() {
     std::unique_ptr<collective::Group> group;
     auto settled = try_enter(*view, group);
     if (settled.ok()) {
-      if (training_.blank() && settled.value().loop > training_.job.loop)
+      if (is_early(settled.value()))
         arrive_early(*view, std::move(group), settled.value());
       else
         take_up(*view, std::move(group), settled.value());
@@ -286,18 +287,39 @@ void ViewDriver::take_up(const View& view, std::unique_ptr<collective::Group> gr
   reclaimer_->take({std::move(ended), std::move(regions)});
 }
 
+bool ViewDriver::is_early(const Settled& settled) const {
+  return training_.blank() && settled.loop > training_.job.loop;
+}
+
 /// The program has earlier loops to pass by. What it reduces until then is its own affair, as before it was taken in.
 void ViewDriver::arrive_early(const View& view, std::unique_ptr<collective::Group> group, Settled settled) {
+  await_loop(view, std::move(group), std::move(settled));
+  training_.reductions.go_on_alone(training_.turn.fate(false));
+}
+
+/// The same in the view in which its first loop begins.
+void ViewDriver::step_aside(Settled settled) {
+  if (!roster_) return await_loop(view_, nullptr, std::move(settled));
+  place_.on(ViewTable::view_ended);
+  place_.on(ViewTable::view_decided);
+  auto view = view_;
+  auto group = std::move(group_);
+  be_alone();
+  roster_->guard(group.get());
+  await_loop(view, std::move(group), std::move(settled));
+}
+
+void ViewDriver::await_loop(const View& view, std::unique_ptr<collective::Group> group, Settled settled) {
   auto loop = settled.loop;
   log::info("the job is in loop {} of the program: this worker joins it there", loop);
   arrival_ = Arrival{view, std::move(group), std::move(settled), loop};
-  training_.reductions.go_on_alone(training_.turn.fate(false));
 }
 
 void ViewDriver::reach_loop() {
   if (training_.job.loop < awaited_loop()) return;
   auto arrival = std::exchange(arrival_, std::nullopt);
-  auto given = hand_over(*arrival->group, *arrival->settled.given_later);
+  if (!roster_) return (void)settle_in(*group_, view_).or_throw();
+  auto given = be_given(*arrival);
   if (given.ok()) {
     take_stock();
     arrival->settled.given_later.reset();
@@ -309,6 +331,15 @@ void ViewDriver::reach_loop() {
   roster_->cannot_enter(arrival->view);
   arrival.reset();
   enter();
+}
+
+/// By those who have the state, or by the one that has a checkpoint once it has read it.
+Status ViewDriver::be_given(Arrival& arrival) {
+  if (arrival.settled.given_later) return hand_over(*arrival.group, *arrival.settled.given_later);
+  auto settled = settle_in(*arrival.group, arrival.view);
+  if (!settled.ok()) return settled.error();
+  arrival.settled = std::move(settled).value();
+  return {};
 }
 
 /// The others could not reach this worker and went on without it. What it is in the middle of ends as in a job of one,

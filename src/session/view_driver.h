@@ -74,8 +74,8 @@ class ViewDriver {
   /// awaits a later loop of its program.
   void between_steps();
 
-  // ---- a newcomer in an earlier loop of its program than the job is in ----
-  /// The others wait for this worker to begin the loop that the job is in. Until then it is no part of the job.
+  // ---- a newcomer, or a job from a checkpoint, in an earlier loop of the program than the job is in ----
+  /// This worker has to begin the loop that the job is in. Until then it is no part of the job.
   bool awaits_loop() const { return arrival_.has_value(); }
   /// REQUIRES awaits_loop().
   std::uint64_t awaited_loop() const { return arrival_->loop; }
@@ -88,12 +88,12 @@ class ViewDriver {
     bool step_complete = false;                      // all have the step that this worker is in
     std::set<std::uint64_t> lacking;                 // what somebody lacks
     std::optional<membership::Verdict> given_later;  // newcomers get the state when all can give or take it
-    std::uint64_t loop = 0;                          // the latest that somebody with state has begun; 0: nobody has any
+    std::uint64_t loop = 0;  // that the job is in, by those who have its state or a checkpoint; 0: nobody has
   };
   /// A view that this worker has come to before its program has reached the job's loop.
   struct Arrival {
     membership::View view;
-    std::unique_ptr<collective::Group> group;
+    std::unique_ptr<collective::Group> group;  // nullptr in a job of one
     Settled settled;
     std::uint64_t loop = 0;
   };
@@ -105,10 +105,17 @@ class ViewDriver {
   bool keeps_group(const membership::View& view);
   void take_stock();
   void take_up(const membership::View& view, std::unique_ptr<collective::Group> group, const Settled& settled);
+  bool is_early(const Settled& settled) const;
   void arrive_early(const membership::View& view, std::unique_ptr<collective::Group> group, Settled settled);
+  void await_loop(const membership::View& view, std::unique_ptr<collective::Group> group, Settled settled);
+  void step_aside(Settled settled);
+  Status be_given(Arrival& arrival);
   Result<Settled> settle_in(collective::Group& group, const membership::View& view);
   membership::Report standing() const;
   void begin_again(const membership::View& view);
+  void resume_if_due(const membership::View& view);
+  Result<Settled> await_resumption(collective::Group& group, const membership::View& view, std::uint64_t loop);
+  Error too_late_for(std::uint64_t loop) const;
   Status hand_over(collective::Group& group, const membership::Verdict& verdict);
   Result<step::JobSnapshot> check(const std::string& bytes);
   Status take_up(step::JobSnapshot snapshot);

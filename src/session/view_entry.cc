@@ -50,6 +50,13 @@ std::uint64_t latest_loop(const std::vector<EntryReport>& entries) {
   return latest;
 }
 
+/// The loop of somebody's checkpoint; 0: nobody has one.
+std::uint64_t resumed_loop(const std::vector<EntryReport>& entries) {
+  std::uint64_t loop = 0;
+  for (const auto& entry : entries) loop = std::max(loop, entry.resumes_in);
+  return loop;
+}
+
 /// Whoever is still in the step with which somebody else has begun a later loop is about to leave its own loop by
 /// break: the step counts for nothing there either.
 std::vector<Report> reports_in(const std::vector<EntryReport>& entries, std::uint64_t latest) {
@@ -112,7 +119,9 @@ Report ViewDriver::standing() const {
 }
 
 Result<ViewDriver::Settled> ViewDriver::settle_in(collective::Group& group, const View& view) {
-  EntryReport own{standing(), training_.job.loop, training_.replicas.describe(), training_.reductions.lacking()};
+  resume_if_due(view);
+  EntryReport own{standing(), training_.job.loop, training_.resumes_in(), training_.replicas.describe(),
+                  training_.reductions.lacking()};
   auto entries = step::exchange_entries(own, [&](std::string_view row) { return group.exchange(row); });
   if (!entries.ok()) return entries.error();
   Settled settled;
@@ -129,6 +138,7 @@ Result<ViewDriver::Settled> ViewDriver::settle_in(collective::Group& group, cons
   auto verdict = membership::settle(reports);
   if (!verdict.contradiction.empty()) return Error{Code::mismatch, verdict.contradiction};
   if (std::ranges::all_of(reports, &Report::blank)) {
+    if (auto loop = resumed_loop(entries.value()); loop > 0) return await_resumption(group, view, loop);
     if (view.restarts > 0) {
       if (group.rank() == 0) begin_again(view);
       return settle_in(group, view);
@@ -147,9 +157,7 @@ Result<ViewDriver::Settled> ViewDriver::settle_in(collective::Group& group, cons
     if (roster_) roster_->set_holds();
     return settled;
   }
-  if (training_.blank() && settled.loop > 0 && training_.job.loop > settled.loop)
-    return Error{Code::mismatch, fmt::format("the job is in loop {} of the program, this worker in loop {} already",
-                                             settled.loop, training_.job.loop)};
+  if (training_.blank() && settled.loop > 0 && training_.job.loop > settled.loop) return too_late_for(settled.loop);
   // State is given between two steps of the loop that the job is in: whoever is still in a step that is over, or in an
   // earlier loop, ends that first, and the others wait.
   if (settled.step_complete || in_earlier_loop)
@@ -163,9 +171,31 @@ Result<ViewDriver::Settled> ViewDriver::settle_in(collective::Group& group, cons
 /// others what it has read.
 void ViewDriver::begin_again(const View& view) {
   auto dir = journal_options().or_throw().checkpoint_dir;
-  resume_from(training_, read_checkpoint(folder_of_step(dir, view.resume_step)).or_throw(), dir);
+  training_.resumption = {read_checkpoint(folder_of_step(dir, view.resume_step)).or_throw(), dir};
+}
+
+void ViewDriver::resume_if_due(const View& view) {
+  if (!training_.resumption || !training_.blank() || training_.resumes_in() > training_.job.loop) return;
+  auto due = std::exchange(training_.resumption, std::nullopt);
+  resume_from(training_, due->from, due->dir);
   training_.job.assignment = step::LeaseAssignment::even(view);
   training_.note_stripe();
+}
+
+/// Nobody has the state before all are in the loop that the checkpoint was made in: there they settle again. A worker
+/// whose program is in an earlier one passes that by first.
+Result<ViewDriver::Settled> ViewDriver::await_resumption(collective::Group& group, const View& view,
+                                                         std::uint64_t loop) {
+  if (training_.job.loop > loop) return too_late_for(loop);
+  if (training_.job.loop == loop) return settle_in(group, view);
+  Settled settled;
+  settled.loop = loop;
+  return settled;
+}
+
+Error ViewDriver::too_late_for(std::uint64_t loop) const {
+  return {Code::mismatch, fmt::format("the job is in loop {} of the program, this worker in loop {} already", loop,
+                                      training_.job.loop)};
 }
 
 Status ViewDriver::hand_over(collective::Group& group, const Verdict& verdict) {
@@ -235,6 +265,7 @@ Status ViewDriver::take_up(JobSnapshot snapshot) {
   snapshot.state.until = job.until;
   if (planted("ledger-kept")) snapshot.state.ledger = job.ledger;
   job = std::move(snapshot.state);
+  training_.resumption.reset();
   training_.reductions.count_names_anew();
   training_.journal->adopt(std::move(snapshot.unwritten));
   return {};

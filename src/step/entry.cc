@@ -24,6 +24,7 @@ std::vector<std::string> encode(const EntryReport& entry) {
   for (bool flag : {report.blank, report.in_step, report.complete, report.closed})
     out.put(static_cast<std::uint8_t>(flag));
   out.put(report.step), out.put(report.layout), out.put(report.digest), out.put(entry.loop);
+  out.put(entry.resumes_in);
   out.put_text(std::string_view(entry.words).substr(0, wire::kMaxText));
   std::vector<std::string> rows{text_of(std::move(out))};
   for (std::size_t at = 0; at < entry.missing.size(); at += kNumbersPerRow) {
@@ -56,6 +57,7 @@ Result<EntryReport> decode_entry(const std::vector<std::string>& rows) {
   report.layout = in.get<std::uint64_t>();
   report.digest = in.get<std::uint64_t>();
   entry.loop = in.get<std::uint64_t>();
+  entry.resumes_in = in.get<std::uint64_t>();
   entry.words = in.get_text(wire::kMaxText);
   if (!in.finished()) return Error{Code::protocol, "malformed first words"};
   for (std::size_t row = 1; row < needed.value(); ++row) {

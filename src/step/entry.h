@@ -14,8 +14,9 @@ namespace pliant::step {
 /// A member's first words in a view.
 struct EntryReport {
   membership::Report report;
-  std::uint64_t loop = 0;  ///< JobState::loop
-  std::string words;       ///< what it shares, for people
+  std::uint64_t loop = 0;        ///< JobState::loop
+  std::uint64_t resumes_in = 0;  ///< it is blank, and has a checkpoint that was made in this loop; 0: it has none
+  std::string words;             ///< what it shares, for people
   /// What it waits for outside of a step's reduction and has not complete (StepReduction's numbers). Others may have
   /// acted on it only if nobody lacks it.
   std::vector<std::uint64_t> missing;

@@ -19,25 +19,14 @@ namespace {
 
 using nlohmann::json;
 
-/// 'T' for a stopped process, as in /proc/PID/stat; '?' if it is gone.
-char state_of(pid_t pid) {
-  auto stat = read_all(fmt::format("/proc/{}/stat", pid));
-  auto end = stat.rfind(')');
-  return end == std::string::npos || end + 2 >= stat.size() ? '?' : stat[end + 2];
-}
-
 class Chaos : public CliTest {
  protected:
   Command start_training(int workers, const Words& more = {}) {
     Words flags = {"-n", std::to_string(workers), "--name", "night"};
     flags.insert(flags.end(), more.begin(), more.end());
-    auto job = start_workers(flags, {"until=" + path("enough"), "samples=100000", "train=1000000"});
+    auto job = start_workers(flags, endless({"samples=100000"}));
     EXPECT_TRUE(step_becomes("night", 5)) << job.err();
     return job;
-  }
-  Outcome finish(Command& job) {
-    std::ofstream(path("enough")) << "";
-    return job.wait();
   }
   /// `pliant chaos night --yes FLAGS`.
   Command start_chaos(const Words& flags) {
@@ -110,7 +99,7 @@ TEST_F(Chaos, AnAgentAndACoordinatorThatAreKilledAreReplaced) {
   EXPECT_EQ(other.status, 0) << other.out << other.err;
   EXPECT_TRUE(eventually([&] { return coordinator_of("night") != coordinator; }));
   EXPECT_TRUE(trains_on("night", 20));
-  std::ofstream(path("enough")) << "";
+  let_it_end();
   auto seen = storm.wait();
   EXPECT_EQ(seen.status, 0) << seen.out << seen.err << read_all(path("chaos.log"));
   EXPECT_SAYS(seen.out, "its agent: exit code 0");

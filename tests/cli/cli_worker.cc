@@ -4,6 +4,8 @@
 //   train=N            a real one: joins and trains N steps of 5 ms each, less if all see the file of `until`; says how
 //                      many workers there are whenever that changes, and in the end what it has learned
 //   until=FILE         see train
+//   first=K            will make the first K steps of its training in a loop of their own, which it leaves by break and
+//                      which says so; then it doubles what it has learned
 //   crash=K            will exit with 7 in step K of its training
 //   hands_over=FILE    worker 0 will be killed in the first step of its training with another worker, once that one has
 //                      begun it too and made the file
@@ -20,6 +22,7 @@
 //   join               joins and waits for the view; exits with 9 if it is refused
 //   bye                says that its loop is finished; said at the end of the script too, if it has joined
 //   falter             asks to join and hangs up
+//   alike              will ask as one that trains would, so that others may train in the same job
 //   wrong=WHAT         will ask with a wrong job, id or address
 //   steps=N            sends N progress reports, 10 ms apart
 //   await=K            waits until rank K's process has ended
@@ -89,6 +92,7 @@ class Worker {
   void report(int steps);
   void await(int rank) const;
   void train(std::uint64_t steps);
+  void train_first(pliant::Session& session, std::uint64_t steps, std::vector<float>& weights) const;
   void hand_over() const;
 
   void fork_a_child();
@@ -96,10 +100,12 @@ class Worker {
   const pid_t process_ = getpid();
   int id_ = own_number();
   std::string wrong_;
+  std::string build_ = "test";
+  std::uint8_t cpu_level_ = 0;
   pliant::Fd socket_;
   wire::ViewNotice view_;
   std::string until_;
-  std::optional<std::uint64_t> crash_, quit_, throw_, fork_;
+  std::optional<std::uint64_t> first_, crash_, quit_, throw_, fork_;
   std::string hands_over_;
   std::size_t weights_ = 16;
   std::uint64_t samples_ = 0;
@@ -111,8 +117,8 @@ void Worker::ask() {
                      static_cast<std::uint64_t>(id_),
                      getpid(),
                      fmt::format("@test/{}", getpid()),
-                     0,
-                     "test"};
+                     cpu_level_,
+                     build_};
   if (wrong_ == "job") request.job = "another";
   if (wrong_ == "id") request.id = 7;
   net::send(socket_, request).or_throw();
@@ -144,12 +150,22 @@ void Worker::report(int steps) {
   }
 }
 
+void Worker::train_first(pliant::Session& session, std::uint64_t steps, std::vector<float>& weights) const {
+  for (auto step : session.steps({.steps = steps})) {
+    if (step.index() >= *first_) break;
+    if (step.index() == 0) fmt::print("the first loop\n"), std::fflush(stdout);
+    for (auto& weight : weights) weight += 0.5F;
+  }
+  for (auto& weight : weights) weight *= 2;
+}
+
 void Worker::train(std::uint64_t steps) {
   auto session = pliant::Session::join();
   std::vector<float> weights(weights_, 1.0F);
   session.share("weights", pliant::state_of(std::span(weights)));
   std::optional<pliant::ElasticSampler> sampler;
   if (samples_) sampler.emplace(session, samples_, pliant::SampleOptions{.global_batch = 10});
+  if (first_) train_first(session, steps, weights);
   int size = 0;
   for (auto step : session.steps({.steps = steps})) {
     if (session.size() != size) {
@@ -217,6 +233,7 @@ void Worker::run(const std::string& verb, const std::string& value) {
        }},
       {"until", [&] { until_ = value; }},
       {"hands_over", [&] { hands_over_ = value; }},
+      {"first", [&] { first_ = std::stoull(value); }},
       {"crash", [&] { crash_ = std::stoull(value); }},
       {"quit", [&] { quit_ = std::stoull(value); }},
       {"throw", [&] { throw_ = std::stoull(value); }},
@@ -224,6 +241,7 @@ void Worker::run(const std::string& verb, const std::string& value) {
       {"weights", [&] { weights_ = std::stoull(value); }},
       {"samples", [&] { samples_ = std::stoull(value); }},
       {"pid", [&] { write_pid(value); }},
+      {"alike", [&] { build_ = PLIANT_VERSION, cpu_level_ = static_cast<std::uint8_t>(pliant::cpu_level()); }},
       {"wrong", [&] { wrong_ = value; }},
       {"steps", [&] { report(std::stoi(value)); }},
       {"await", [&] { await(std::stoi(value)); }},

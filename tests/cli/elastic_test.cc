@@ -9,23 +9,17 @@
 namespace pliant::cli_test {
 namespace {
 
-class Elastic : public CliTest {
+class Elastic : public NightTest {
  protected:
   void TearDown() override {
     EXPECT_TRUE(nothing_left());
-    for (auto pid : seen_) EXPECT_TRUE(eventually([&] { return !process_runs(pid); })) << pid;
-    CliTest::TearDown();
+    NightTest::TearDown();
   }
   /// A job that trains until finish().
   Command start_training(const Words& flags) {
     Words all = {"--name", "night"};
     all.insert(all.end(), flags.begin(), flags.end());
-    return start_workers(all, {"until=" + path("enough"), "train=1000000"});
-  }
-  Outcome finish(Command& job) {
-    for (auto pid : processes_of("night")) seen_.push_back(pid);
-    std::ofstream(path("enough")) << "";
-    return job.wait();
+    return start_workers(all, endless());
   }
   void kill_worker(std::uint64_t id, int signal) {
     auto pid = worker_of("night", id);
@@ -33,8 +27,6 @@ class Elastic : public CliTest {
     seen_.push_back(pid);
     kill(pid, signal);
   }
-  nlohmann::json memory() const { return read_json("night", "coordinator.json"); }
-  std::vector<pid_t> seen_;
 };
 
 std::string result_of(const Outcome& seen, int id) {
@@ -140,6 +132,20 @@ TEST_F(Elastic, WhoeverIsAloneDoesNotWaitForTheDead) {
   EXPECT_EQ(job.wait().status, 143) << job.err();
 }
 
+/// It has joined, and its neighbours have nothing of it but the number of its process.
+TEST_F(Elastic, AWorkerThatIsStoppedBeforeItHasGreetedIsLeftBehind) {
+  auto job = start_workers({"--name", "night", "-n", "2"},
+                           endless({"only=1", "alike", "join", fmt::format("kill={}", SIGSTOP), "all"}));
+  ASSERT_TRUE(view_becomes("night", {0})) << job.err() << memory();
+  ASSERT_TRUE(trains_on("night", 20)) << job.err();
+  kill_worker(1, SIGKILL);
+  ASSERT_TRUE(view_becomes("night", {0, 2})) << job.err() << memory();
+  auto seen = finish(job);
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  EXPECT_SAYS(seen.err, "does not run: the others go on without it until it does");
+  expect_one_result(seen, {0, 2});
+}
+
 TEST_F(Elastic, AStopWaitsForNoStoppedWorker) {
   auto job = start_training({"-n", "2", "--grace", "60"});
   ASSERT_TRUE(view_becomes("night", {0, 1})) << job.err();
@@ -208,8 +214,8 @@ TEST_F(Elastic, ResizeIsRefusedInOneLine) {
 }
 
 TEST_F(Elastic, BeginsWithTheLeastAndTakesTheOthersIn) {
-  auto job = start_workers({"-n", "3", "--min", "2", "--name", "night"},
-                           {"only=2", "wait=" + path("late"), "all", "until=" + path("enough"), "train=1000000"});
+  auto job =
+      start_workers({"-n", "3", "--min", "2", "--name", "night"}, endless({"only=2", "wait=" + path("late"), "all"}));
   ASSERT_TRUE(view_becomes("night", {0, 1})) << job.err();
   ASSERT_TRUE(step_becomes("night", 3));
   std::ofstream(path("late")) << "";
@@ -243,9 +249,8 @@ TEST_F(Elastic, AStopLetsAllLeave) {
 }
 
 TEST_F(Elastic, AProgramThatDiesAgainAndAgainDoesNotEndTheOthers) {
-  auto job = start_workers(
-      {"-n", "2", "--max-restarts", "2", "--name", "night"},
-      {"until=" + path("enough"), "only=1", "crash=5", "only=2", "exit=3", "only=3", "exit=3", "all", "train=1000000"});
+  auto job = start_workers({"-n", "2", "--max-restarts", "2", "--name", "night"},
+                           endless({"only=1", "crash=5", "only=2", "exit=3", "only=3", "exit=3", "all"}));
   ASSERT_TRUE(eventually([&] { return memory().is_object() && memory().value("restarts", 9) < 0; })) << memory();
   ASSERT_TRUE(view_becomes("night", {0})) << job.err() << memory();
   auto seen = finish(job);

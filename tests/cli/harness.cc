@@ -47,10 +47,15 @@ bool eventually(const std::function<bool()>& holds, std::chrono::seconds limit) 
   return true;
 }
 
-bool process_runs(pid_t pid) {
+char state_of(pid_t pid) {
   auto stat = read_all(fmt::format("/proc/{}/stat", pid));
   auto end = stat.rfind(')');
-  return end != std::string::npos && end + 2 < stat.size() && stat[end + 2] != 'Z' && stat[end + 2] != 'X';
+  return end == std::string::npos || end + 2 >= stat.size() ? '?' : stat[end + 2];
+}
+
+bool process_runs(pid_t pid) {
+  auto state = state_of(pid);
+  return state != '?' && state != 'Z' && state != 'X';
 }
 
 std::string read_all(const std::string& path) {
@@ -266,9 +271,43 @@ std::vector<pid_t> CliTest::processes_of(const std::string& job) const {
   return pids;
 }
 
+Words CliTest::endless(Words before) const {
+  before.insert(before.end(), {"until=" + path("enough"), "train=1000000"});
+  return before;
+}
+
+void CliTest::let_it_end() const { std::ofstream(path("enough")) << ""; }
+
+Outcome CliTest::finish(Command& job) const {
+  let_it_end();
+  return job.wait();
+}
+
 bool CliTest::nothing_left() const {
   std::error_code ignored;
   return !fs::exists(base(), ignored) || fs::is_empty(base(), ignored);
+}
+
+// ---- one job ----
+
+void NightTest::TearDown() {
+  for (auto pid : seen_) EXPECT_TRUE(eventually([&] { return !process_runs(pid); })) << pid;
+  CliTest::TearDown();
+}
+
+void NightTest::remember() {
+  for (auto pid : processes_of("night"))
+    if (pid > 0) seen_.push_back(pid);
+}
+
+void NightTest::let_it_end() {
+  remember();
+  CliTest::let_it_end();
+}
+
+Outcome NightTest::finish(Command& job) {
+  let_it_end();
+  return job.wait();
 }
 
 }  // namespace pliant::cli_test

@@ -28,6 +28,8 @@ struct Outcome {
 bool eventually(const std::function<bool()>& holds, std::chrono::seconds limit = std::chrono::seconds(60));
 /// False for a zombie.
 bool process_runs(pid_t pid);
+/// As /proc says it: 'T' is stopped; '?' if there is no such process.
+char state_of(pid_t pid);
 std::string read_all(const std::string& path);
 std::size_t lines_in(const std::string& text);
 
@@ -78,6 +80,11 @@ class CliTest : public ::testing::Test {
   /// A script for sh that finds `pliant` in its PATH.
   Command start_script(const std::string& file);
 
+  /// A script of workers that train until let_it_end(), after `before`.
+  Words endless(Words before = {}) const;
+  void let_it_end() const;
+  Outcome finish(Command& job) const;
+
   /// A path inside the test's directory.
   std::string path(const std::string& name) const { return dir_ + "/" + name; }
   std::string base() const { return path("jobs"); }
@@ -110,6 +117,20 @@ class CliTest : public ::testing::Test {
 
   std::string dir_;
   int commands_ = 0;
+};
+
+/// About one job, "night". Of its processes none may outlive it.
+class NightTest : public CliTest {
+ protected:
+  void TearDown() override;
+  /// Those that there are now are looked for in the end.
+  void remember();
+  /// The coordinator's note.
+  nlohmann::json memory() const { return read_json("night", "coordinator.json"); }
+  void let_it_end();
+  Outcome finish(Command& job);
+
+  std::vector<pid_t> seen_;
 };
 
 }  // namespace pliant::cli_test

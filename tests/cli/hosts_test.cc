@@ -40,17 +40,13 @@ class Hosts : public CliTest {
   Command start_on(const Words& flags) {
     auto all = flags_with(flags);
     all.insert(all.end(), {"--record", path("records")});
-    return start_workers(all, {"until=" + path("enough"), "samples=500", "train=1000000"});
+    return start_workers(all, endless({"samples=500"}));
   }
   /// Workers 0 and 1 on host a, 2 and 3 on host b, most likely.
   Command start_training(const Words& more = {}) {
     Words flags = {"-H", "a:2,b:2"};
     flags.insert(flags.end(), more.begin(), more.end());
     return start_on(flags);
-  }
-  Outcome finish(Command& job) {
-    std::ofstream(path("enough")) << "";
-    return job.wait();
   }
   std::string verdict() { return run({"verify", path("records")}).out; }
 
@@ -279,7 +275,7 @@ TEST_F(Hosts, ThisMachineNeedsNothingThatLeadsToIt) {
 TEST_F(Hosts, PortsAndAddressesAreTheUsers) {
   auto job = start_workers({"--name", "far", "-H", "a:1,b:1", "--via", path("here") + " {host}", "--address", "::1",
                             "--ports", "23110-23119", "--record", path("records")},
-                           {"until=" + path("enough"), "samples=500", "train=1000000"});
+                           endless({"samples=500"}));
   ASSERT_TRUE(view_becomes("far", {0, 1})) << job.err();
   ASSERT_TRUE(step_becomes("far", 10));
   for (std::uint64_t id : {0, 1}) EXPECT_EQ(endpoint_of(id).substr(0, 10), "[::1]:2311") << endpoint_of(id);
@@ -426,7 +422,7 @@ class Namespaces : public Hosts {
         {"/usr/sbin/ip", "netns", "exec", cable_.a},
         {"--name", "far", "-H", fmt::format("{}:2,{}:1", cable_.a, cable_.b), "--via", "ip netns exec {host}",
          "--address", "10.78.0.1", "--record", path("records"), "--max-restarts", "0", "-x", "PLIANT_SILENCE_MS=2000"},
-        {"until=" + path("enough"), "samples=500", "train=1000000"});
+        endless({"samples=500"}));
     ASSERT_TRUE(view_becomes("far", {0, 1, 2})) << job.err();
     ASSERT_TRUE(step_becomes("far", 20));
     auto majority = members_on(cable_.a);
@@ -517,7 +513,7 @@ TEST_F(Ssh, HostsAreLedToAndServed) {
       port_, path("key"));
   auto job = start_workers({"--name", "far", "-H", "a:1,b:1", "--via", via, "--address", "127.0.0.1", "--record",
                             path("records"), "-x", "PLIANT_SILENCE_MS=60000"},
-                           {"until=" + path("enough"), "samples=500", "train=1000000"});
+                           endless({"samples=500"}));
   ASSERT_TRUE(view_becomes("far", {0, 1})) << job.err();
   ASSERT_TRUE(step_becomes("far", 10));
   kill(worker_of("far", 1), SIGKILL);

@@ -2,8 +2,6 @@
 #include <fmt/format.h>
 #include <signal.h>
 
-#include <fstream>
-
 #include "cli/harness.h"
 
 namespace pliant::cli_test {
@@ -18,11 +16,7 @@ class Policies : public CliTest {
   Command start_training(const Words& policies) {
     Words flags = {"--name", "night", "-n", "2", "--max", "4"};
     for (const auto& policy : policies) flags.insert(flags.end(), {"--policy", policy});
-    return start_workers(flags, {"until=" + path("enough"), "train=1000000"});
-  }
-  Outcome finish(Command& job) {
-    std::ofstream(path("enough")) << "";
-    return job.wait();
+    return start_workers(flags, endless());
   }
   static std::string scripted(const std::string& script) { return PLIANT_CLI_POLICY ":" + script; }
 };

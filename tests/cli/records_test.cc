@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <sstream>
 
 #include "cli/harness.h"
@@ -20,11 +19,7 @@ class Records : public CliTest {
   Command start_training(const Words& flags) {
     Words all = {"--name", "night", "--record", path("records")};
     all.insert(all.end(), flags.begin(), flags.end());
-    return start_workers(all, {"until=" + path("enough"), "train=1000000"});
-  }
-  Outcome finish(Command& job) {
-    std::ofstream(path("enough")) << "";
-    return job.wait();
+    return start_workers(all, endless());
   }
   /// The lines of a file of the records.
   std::vector<json> events(const std::string& who) const {

@@ -61,7 +61,7 @@ TEST_F(Provided, AJobShrinksWhenNodesAreTakenAndGrowsWhenTheyComeBack) {
   START_CLUSTER("60");
   auto job = start_workers({"--name", "night", "-n", "4", "--min", "2", "--provider", "slurm:partition=spot",
                             "--address", "127.0.0.1", "--record", path("records"), "--price", "spot=1"},
-                           {"until=" + path("enough"), "samples=500", "train=1000000"}, {"SLURM_CONF=" + conf()});
+                           endless({"samples=500"}), {"SLURM_CONF=" + conf()});
   ASSERT_TRUE(view_becomes("night", {0, 1, 2, 3})) << job.err() << job.out();
   ASSERT_TRUE(step_becomes("night", 20)) << job.err();
   take_two_nodes(path("finished"));
@@ -75,7 +75,7 @@ TEST_F(Provided, AJobShrinksWhenNodesAreTakenAndGrowsWhenTheyComeBack) {
   shell("touch " + path("finished"));
   ASSERT_TRUE(eventually([&] { return alive() == 4; }, kLong)) << job.err();
   ASSERT_TRUE(trains_on("night", 20)) << job.err();
-  std::ofstream(path("enough")) << "";
+  let_it_end();
   auto seen = job.wait();
   EXPECT_EQ(seen.status, 0) << seen.err;
   EXPECT_SAYS(seen.err, " will be taken away");

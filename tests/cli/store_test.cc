@@ -31,10 +31,6 @@ class Stores : public CliTest {
     CliTest::TearDown();
   }
   static Words script(const std::string& until) { return {"until=" + until, "samples=500", "train=1000000"}; }
-  Outcome finish(Command& job) {
-    std::ofstream(path("enough")) << "";
-    return job.wait();
-  }
   /// By its records.
   std::uint64_t steps_of_worker(std::uint64_t id) const {
     return lines_in(read_all(fmt::format("{}/worker-{}.jsonl", path("records"), id)));
@@ -228,7 +224,7 @@ TEST_F(StoreOutside, AFewOfManyGoOnWhenTheHostWithTheCoordinatorIsLost) {
   ASSERT_TRUE(view_becomes(part, {left})) << read_all(base() + "/" + part + "/coordinator.err");
   EXPECT_TRUE(goes_on(left));
   auto agent = read_json(part)["agent"]["pid"].get<pid_t>();
-  std::ofstream(path("enough")) << "";
+  let_it_end();
   EXPECT_TRUE(eventually([&] { return !process_runs(agent); }));
   EXPECT_SAYS(run({"verify", path("records")}).out, "OK: ");
   namespace fs = std::filesystem;

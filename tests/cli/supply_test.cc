@@ -20,13 +20,9 @@ class Supply : public CliTest {
   Command start_training(const Words& flags, const Words& then = {}) {
     Words all = {"--name", "night", "--record", path("records")};
     all.insert(all.end(), flags.begin(), flags.end());
-    Words script = {"until=" + path("enough"), "samples=500", "train=1000000"};
+    auto script = endless({"samples=500"});
     script.insert(script.end(), then.begin(), then.end());
     return start_workers(all, script);
-  }
-  Outcome finish(Command& job) {
-    std::ofstream(path("enough")) << "";
-    return job.wait();
   }
   std::string trace(const std::string& text) {
     std::ofstream(path("spot.csv")) << text;

@@ -4,36 +4,24 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <fstream>
-
 #include "cli/harness.h"
 
 namespace pliant::cli_test {
 namespace {
 
-class Survival : public CliTest {
+class Survival : public NightTest {
  protected:
   void TearDown() override {
     EXPECT_TRUE(eventually([&] { return nothing_left(); }));
-    for (auto pid : seen_) EXPECT_TRUE(eventually([&] { return !process_runs(pid); })) << pid;
-    CliTest::TearDown();
+    NightTest::TearDown();
   }
   Command start_training(int workers) {
-    auto job =
-        start_workers({"-n", std::to_string(workers), "--name", "night"}, {"until=" + path("enough"), "train=1000000"});
+    auto job = start_workers({"-n", std::to_string(workers), "--name", "night"}, endless());
     std::vector<std::uint64_t> ids;
     for (int id = 0; id < workers; ++id) ids.push_back(static_cast<std::uint64_t>(id));
     EXPECT_TRUE(view_becomes("night", ids)) << job.err();
     remember();
     return job;
-  }
-  void remember() {
-    for (auto pid : processes_of("night"))
-      if (pid > 0) seen_.push_back(pid);
-  }
-  void let_it_end() {
-    remember();
-    std::ofstream(path("enough")) << "";
   }
   /// Waits for another coordinator than this one, connected to everybody.
   bool replaced(pid_t before) {
@@ -42,14 +30,6 @@ class Survival : public CliTest {
       return now > 0 && now != before && process_runs(now);
     });
   }
-  /// As /proc says it: 'T' is stopped; 0 if there is no such process.
-  static char state_of(pid_t pid) {
-    auto stat = read_all(fmt::format("/proc/{}/stat", pid));
-    auto at = stat.rfind(')');
-    return at == std::string::npos ? '\0' : stat.at(at + 2);
-  }
-  nlohmann::json memory() const { return read_json("night", "coordinator.json"); }
-  std::vector<pid_t> seen_;
 };
 
 TEST_F(Survival, ACoordinatorThatIsKilledIsReplacedAndTheNextOneKnowsTheJob) {

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 #include <signal.h>
 
-#include <fstream>
+#include <filesystem>
 
 #include "cli/harness.h"
 
@@ -17,15 +17,13 @@ class Verdict : public CliTest {
   }
   Command start_training(int workers, Words flags = {}, Words script = {}) {
     flags.insert(flags.end(), {"-n", std::to_string(workers), "--name", "job", "--record", path("records")});
-    script.insert(script.end(), {"until=" + path("enough"), "train=1000000"});
-    auto job = start_workers(flags, script);
+    auto job = start_workers(flags, endless(std::move(script)));
     std::vector<std::uint64_t> ids;
     for (int id = 0; id < workers; ++id) ids.push_back(static_cast<std::uint64_t>(id));
     EXPECT_TRUE(view_becomes("job", ids)) << job.err();
     EXPECT_TRUE(step_becomes("job", 3)) << job.err();
     return job;
   }
-  void let_it_end() { std::ofstream(path("enough")) << ""; }
   std::string agents_word() const { return read_all(path("records/agent.jsonl")); }
   std::string coordinators_word() const { return read_all(path("records/coordinator.jsonl")); }
 };
@@ -48,8 +46,7 @@ TEST_F(Verdict, EverybodyThatLeavesInMidLoopWithStatusZeroHasFailed) {
 }
 
 TEST_F(Verdict, AWorkerThatEndsWithStatusZeroInMidLoopIsNamedAndReplaced) {
-  auto job = start_workers({"-n", "2", "--name", "job"},
-                           {"only=1", "quit=5", "all", "until=" + path("enough"), "train=1000000"});
+  auto job = start_workers({"-n", "2", "--name", "job"}, endless({"only=1", "quit=5", "all"}));
   ASSERT_TRUE(view_becomes("job", {0, 2})) << job.err();
   EXPECT_TRUE(
       job.comes_to_say("worker 1 ended with status 0 before its loop was finished, which counts as a failure; "
@@ -160,6 +157,25 @@ TEST_F(Verdict, AJobThatHasLostItsStateGoesOnFromItsLastCheckpoint) {
     auto verified = run({"verify", records});
     EXPECT_EQ(verified.status, 0) << verified.out << verified.err;
   }
+}
+
+TEST_F(Verdict, AJobThatHasLostItsStateGoesOnInTheLoopThatItWasIn) {
+  auto job = start_workers(
+      {"-n", "2", "--name", "job", "--checkpoint", path("saved"), "--every", "30", "--record", path("records")},
+      {"first=10", "train=400"});
+  ASSERT_TRUE(view_becomes("job", {0, 1})) << job.err();
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(path("saved/step-000000000030")); })) << job.err();
+  for (std::uint64_t id : {0, 1}) kill(worker_of("job", id), SIGSTOP);
+  for (std::uint64_t id : {0, 1}) kill(worker_of("job", id), SIGKILL);
+  auto seen = job.wait();
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  EXPECT_SAYS(seen.err, "going on from the checkpoint of step ");
+  for (int id : {2, 3}) {
+    EXPECT_SAYS(seen.out, fmt::format("[{}] done with {}\n", id, 2 * (1 + 5) + 195));
+    EXPECT_EQ(seen.out.find(fmt::format("[{}] the first loop", id)), std::string::npos) << seen.out;
+  }
+  auto verified = run({"verify", path("records")});
+  EXPECT_EQ(verified.status, 0) << verified.out << verified.err;
 }
 
 TEST_F(Verdict, AnAgentThatCameLaterDoesNotEndAJobWhoseCoordinatorDoesNotRun) {

@@ -11,6 +11,7 @@ std::vector<Bytes> seeds() {
   ledger.commit(50);
   ledger.give_back({{3, 7}, {20, 30}});
   record.position.job = "mnist";
+  record.position.loop = 2;
   record.position.ledger = ledger;
   auto full = session::encode_record(record);
   return {Bytes(plain.begin(), plain.end()), Bytes(full.begin(), full.end())};

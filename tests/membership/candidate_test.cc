@@ -50,6 +50,31 @@ TEST(Candidate, OneLossWithoutProofIsEnoughToNeedAMajority) {
   EXPECT_TRUE(five.on_lost(1, true, kNow).enter);  // the proof comes later
 }
 
+/// Two have the state, the others have just been taken in: nobody is proven dead.
+TEST(Candidate, NewcomersHaveNoVoteHoweverManyTheyAre) {
+  auto grown = kLarge;
+  grown.newcomers = {3, 4, 5};
+  Member two(2, grown);
+  (void)two.on_lost(1, false, kNow);
+  for (std::uint64_t id : {3, 4, 5}) EXPECT_TRUE(two.on_message(id, promise(2, grown), kNow).letters.empty());
+
+  Member one(1, grown);
+  for (std::uint64_t id : {2, 3, 4}) EXPECT_FALSE(one.on_lost(id, false, kNow).enter);
+  auto out = one.on_lost(5, false, kNow);
+  ASSERT_TRUE(out.enter) << "half of the votes, and the lowest";
+  EXPECT_EQ(ids_of(*out.enter), Ids{1});
+}
+
+TEST(Candidate, OfTwoHalvesTheLowestVoteCountsAndNotTheLowestNewcomer) {
+  auto view = view_of(1, 1, {1, 2, 3});
+  view.newcomers = {1};
+  Member two(2, view), three(3, view);
+  (void)two.on_lost(3, false, kNow);
+  (void)three.on_lost(2, false, kNow);
+  EXPECT_TRUE(two.on_lost(1, false, kNow).enter);
+  EXPECT_FALSE(three.on_lost(1, false, kNow).enter);
+}
+
 // ---- with a store ----
 
 constexpr Nanos kLater = Member::kPatience;

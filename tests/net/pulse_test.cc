@@ -60,6 +60,22 @@ TEST(Pulse, NobodyIsAccusedWhereTheKernelSaysNothing) {
   expect({{1, {}, false}, {1, {}, false}, {1, {}, false}, {1, {}, false}, {1, {}, false}, {1, {}, false}});
 }
 
+TEST(Pulse, WhoHasNoCountIsStoppedByTheKernelsWordOnly) {
+  auto last_of = [](const std::vector<std::optional<TaskState>>& looks) {
+    Pulse pulse;
+    bool stopped = false;
+    for (const auto& task : looks) stopped = pulse.is_stopped(task);
+    return stopped;
+  };
+  EXPECT_FALSE(last_of({kStopped}));
+  EXPECT_TRUE(last_of({kStopped, kStopped}));
+  EXPECT_TRUE(last_of({kStopped, kReady, kStopped, kStopped}));
+  EXPECT_FALSE(last_of({kStopped, kReady, kStopped}));
+  EXPECT_FALSE(last_of({kStopped, {}, kStopped}));
+  EXPECT_FALSE(last_of({TaskState{'t', 7}, TaskState{'t', 8}})) << "it has run in between, under a tracer";
+  EXPECT_FALSE(last_of({kAsleep, kAsleep, kAsleep, kAsleep, kAsleep, kAsleep, kAsleep, kAsleep}));
+}
+
 TEST(Pulse, TheKernelSaysWhoIsStopped) {
   auto child = fork();
   if (child == 0)

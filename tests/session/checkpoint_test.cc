@@ -230,6 +230,14 @@ TEST(Record, OfOlderVersionsIsReadWithoutItsDigestOfTheState) {
   EXPECT_FALSE(decode_record(encode_record({then, {100, 7}, 0})).ok());
 }
 
+TEST(Record, SaysInWhichLoopTheJobWas) {
+  auto then = position_at(1);
+  EXPECT_EQ(decode_record(encode_record({then, {100, 7}})).or_throw().position.loop, 0U);
+  then.loop = 2;
+  EXPECT_EQ(decode_record(encode_record({then, {100, 7}})).or_throw().position.loop, 2U);
+  EXPECT_EQ(decode_record(encode_record({then, {100, 7}, 1})).or_throw().position.loop, 0U);
+}
+
 TEST(Newest, PassesOverBrokenOnes) {
   TempFolder dir;
   EXPECT_EQ(newest_checkpoint(dir.path() + "/none").error().code, Code::not_found);

@@ -56,21 +56,15 @@ void train(std::unique_ptr<Runtime> runtime, const std::vector<Death>& deaths, C
         return true;
     return false;
   };
-  auto submit = [&](const step::StableRegionPtr& area, const Lease& lease) {
-    auto* values = reinterpret_cast<float*>(area->region->input());
-    std::fill(values, values + kSamples, 0.0F);
-    for (auto sample : lease) values[sample] = 1;
-    return runtime->submit({.name = area->name, .count = kSamples, .memory = area, .with_step = true});
-  };
   if (!course.workloads.empty()) runtime->set_workload(course.workloads.at(runtime->worker()));
   for (auto step = runtime->begin_step(); step; step = runtime->begin_step()) {
     turn = step->index();
     if (dies(Where::before_lease)) return;
     auto lease = runtime->take_lease();
     if (dies(Where::before_submit)) return;
-    auto one = submit(first, lease);
+    auto one = submit_use(*runtime, first, lease);
     if (dies(Where::between_buckets)) return;
-    auto two = submit(second, lease);
+    auto two = submit_use(*runtime, second, lease);
     if (dies(Where::after_submit)) return;
     runtime->close_step();
     const auto* a = static_cast<const float*>(one->result());
@@ -224,10 +218,7 @@ TEST(Elastic, WhoHadGivenEverythingIsNotForgotten) {
       auto worker = runtime->worker();
       for (auto step = runtime->begin_step(); step; step = runtime->begin_step()) {
         auto lease = runtime->take_lease();
-        auto* values = reinterpret_cast<float*>(area->region->input());
-        std::fill(values, values + kSamples, 0.0F);
-        for (auto sample : lease) values[sample] = 1;
-        auto ticket = runtime->submit({.name = "area", .count = kSamples, .memory = area, .with_step = true});
+        auto ticket = submit_use(*runtime, area, lease);
         dies_at_its_row = worker == 2 && step->index() == 1;
         if (worker != 2 && step->index() == 1) usleep(20'000);  // so that the others come too late
         try {
@@ -326,6 +317,30 @@ TEST(Elastic, AResultStaysReadableThoughNobodyHoldsItsReduction) {
       }
       before = now;
     }
+  });
+}
+
+TEST(Elastic, WhatWasGivenUpIsNotReducedAgain) {
+  run_runtimes(2, [](std::unique_ptr<Runtime> runtime) {
+    runtime->start({.steps = 2});
+    ASSERT_TRUE(runtime->begin_step());
+    std::vector<double> memory(runtime->worker() == 0 ? 2 : 3, 1.0);
+    auto reduction = runtime->submit({.name = "unequal",
+                                      .dtype = Dtype::f64,
+                                      .op = Op::sum,
+                                      .count = memory.size(),
+                                      .in = memory.data(),
+                                      .out = memory.data(),
+                                      .caller_waits = true});
+    EXPECT_THROW(runtime->wait_here(reduction), Failure);
+    if (runtime->worker() == 1) return;
+    std::ranges::fill(memory, 7.0);  // as if it were somebody else's by now
+    while (runtime->view().size() == 2) {
+      runtime->start({.steps = 2});  // the other's death is noticed between two steps
+      ASSERT_TRUE(runtime->begin_step());
+    }
+    EXPECT_EQ(runtime->average("what follows", 1, 1), 1);
+    EXPECT_EQ(memory, std::vector<double>({7, 7}));
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -54,10 +55,7 @@ class JournalTest : public ::testing::Test {
         if (dies) return;
         if (plan.stop && step->index() == plan.when) return runtime->leave();
         auto lease = runtime->take_lease();
-        auto* values = reinterpret_cast<float*>(area->region->input());
-        std::fill(values, values + kSamples, 0.0F);
-        for (auto sample : lease) values[sample] = 1;
-        auto ticket = runtime->submit({.name = "area", .count = kSamples, .memory = area, .with_step = true});
+        auto ticket = submit_use(*runtime, area, lease);
         if (plan.batches) runtime->set_batch({0, 5 + 7 * step->index() % 20});
         runtime->close_step();
         const auto* sums = static_cast<const float*>(ticket->result());
@@ -164,6 +162,73 @@ TEST_F(JournalTest, AJobResumesOnAnotherNumberOfWorkersWhereItWas) {
   expect_verified();
   EXPECT_EQ(verified_.epochs, 3U);
   EXPECT_EQ(verified_.lineages, 2U);
+}
+
+/// A program of two loops: the first is left by break, and what it has learned is made ten times as much before the
+/// second begins. Returns how often the first loop's body ran. One worker may vanish between the loops.
+int loop_twice(int workers, std::uint64_t steps, int vanishes = -1) {
+  std::atomic<int> first_bodies = 0;
+  run_runtimes(workers, [&](std::unique_ptr<Runtime> runtime) {
+    Session session(std::move(runtime));
+    std::vector<float> weights(16, 0.0F);
+    session.share("weights", state_of(std::span<float>(weights)));
+    for (auto step : session.steps({.steps = 100})) {
+      if (step.index() == 6) break;
+      ++first_bodies;
+      weights[3] += 1;
+    }
+    if (static_cast<int>(session.worker()) == vanishes) return;
+    EXPECT_EQ(session.average("between the loops", 1), 1);
+    weights[3] *= 10;
+    for ([[maybe_unused]] auto step : session.steps({.steps = steps})) weights[3] += 100;
+    EXPECT_EQ(weights[3], static_cast<float>(6 * 10 + (steps - 6) * 100));
+  });
+  return first_bodies;
+}
+
+TEST_F(JournalTest, AJobResumesInTheLoopThatItWasIn) {
+  for (auto [before, after] : {std::pair(2, 3), std::pair(3, 2), std::pair(1, 1), std::pair(1, 2)}) {
+    SCOPED_TRACE(testing::Message() << before << " workers, then " << after);
+    fs::remove_all(dir_ / "records");
+    fs::remove_all(dir_ / "checkpoints");
+    unsetenv("PLIANT_RESUME");
+    EXPECT_EQ(loop_twice(before, 15), 6 * before);
+    EXPECT_EQ(newest_checkpoint((dir_ / "checkpoints").string()).or_throw().position.loop, 2U);
+    setenv("PLIANT_RESUME", (dir_ / "checkpoints").c_str(), 1);
+    EXPECT_EQ(loop_twice(after, 20), 0) << "the job has done with the first loop";
+    expect_verified();
+    EXPECT_EQ(verified_.lineages, 2U);
+    EXPECT_EQ(verified_.steps, 20U);
+  }
+}
+
+TEST_F(JournalTest, SomebodyMayBeLostBeforeTheLoopOfACheckpointIsReached) {
+  EXPECT_EQ(loop_twice(3, 15), 18);
+  setenv("PLIANT_RESUME", (dir_ / "checkpoints").c_str(), 1);
+  for (int vanishes : {1, 2}) EXPECT_EQ(loop_twice(3, 20, vanishes), 0);
+}
+
+TEST_F(JournalTest, ACheckpointOfTheFirstLoopIsResumedThere) {
+  setenv("PLIANT_CHECKPOINT_EVERY", "5", 1);
+  EXPECT_EQ(loop_twice(2, 7), 12);
+  fs::remove_all(dir_ / "checkpoints" / "step-000000000007");
+  ASSERT_EQ(newest_checkpoint((dir_ / "checkpoints").string()).or_throw().position.loop, 1U);
+  setenv("PLIANT_RESUME", (dir_ / "checkpoints").c_str(), 1);
+  EXPECT_EQ(loop_twice(2, 20), 2) << "one step of the first loop";
+  expect_verified();
+}
+
+TEST_F(JournalTest, AProgramThatDoesNotReachTheLoopOfItsCheckpointHasFailed) {
+  EXPECT_EQ(loop_twice(2, 15), 12);
+  setenv("PLIANT_RESUME", (dir_ / "checkpoints").c_str(), 1);
+  fs::remove_all(dir_ / "records");
+  run_runtimes(2, [&](std::unique_ptr<Runtime> runtime) {
+    Session session(std::move(runtime));
+    std::vector<float> weights(16, 0.0F);
+    session.share("weights", state_of(std::span<float>(weights)));
+    for (auto step : session.steps({.steps = 100})) ADD_FAILURE() << step.index();
+  });
+  EXPECT_EQ(std::get<record::EndRecord>(lines_of(0).back()).outcome, record::Outcome::failed);
 }
 
 TEST_F(JournalTest, WhoCannotResumeSaysSoAndDoesNotBeginAnew) {

@@ -3,8 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
+#include <set>
 #include <utility>
 #include <vector>
+
+#include "session/platform.h"
 
 namespace pliant::session {
 namespace {
@@ -20,7 +25,9 @@ View view_of(std::uint64_t term, std::uint64_t epoch, const std::vector<std::uin
 /// What the roster hears, and what it tells the coordinator.
 struct Post {
   TransportEvents events;
+  std::set<std::uint64_t> out_of_reach;
   std::vector<wire::Message> told;
+  std::vector<wire::Message> sent;
 
   template <class T>
   std::vector<T> told_of() const {
@@ -40,8 +47,10 @@ class PlayedTransport final : public Transport {
   void start(TransportEvents events) override { post_.events = std::move(events); }
   void stop() override {}
   void expect(std::vector<wire::Member>) override {}
-  void send(std::vector<std::uint64_t>, wire::Message) override {}
-  bool reaches(const std::vector<wire::Member>&) const override { return true; }
+  void send(std::vector<std::uint64_t>, wire::Message message) override { post_.sent.push_back(std::move(message)); }
+  bool reaches(const std::vector<wire::Member>& members) const override {
+    return std::ranges::none_of(members, [&](const auto& member) { return post_.out_of_reach.contains(member.id); });
+  }
   void believe_dead(std::uint64_t, std::uint64_t) override {}
   void note_view(std::uint64_t) override {}
   Result<std::unique_ptr<collective::Group>> form(collective::Team) override { return Error{Code::peer_lost, ""}; }
@@ -64,6 +73,30 @@ RosterOptions member_of(const View& view, Post& post) {
   options.open = [&post] { return std::make_unique<PlayedTransport>(post); };
   return options;
 }
+
+/// The machine's, but for the time.
+class TimedPlatform final : public Platform {
+ public:
+  const Clock& clock() const override { return time; }
+  double unix_time() const override { return real_.unix_time(); }
+  std::unique_ptr<Condition> condition() override { return real_.condition(); }
+  std::optional<std::string> variable(const char* name) const override { return real_.variable(name); }
+  Result<std::optional<RosterOptions>> invitation() override { return real_.invitation(); }
+  Result<std::unique_ptr<collective::Group>> group_of_one(collective::Team team) override {
+    return real_.group_of_one(std::move(team));
+  }
+  std::unique_ptr<Reclaimer> reclaimer() override { return real_.reclaimer(); }
+  Result<std::unique_ptr<record::RecordSink>> records(const JournalOptions& options, std::uint64_t worker) override {
+    return real_.records(options, worker);
+  }
+  std::unique_ptr<Notice> notice() override { return real_.notice(); }
+  void lower_priority() override {}
+
+  ManualClock time;
+
+ private:
+  Platform& real_ = Platform::current();
+};
 
 wire::InForce in_force(const View& view) { return {view.term, membership::notice_of(view)}; }
 
@@ -114,6 +147,71 @@ TEST(Roster, WhoeverWasLeftBehindIsExpectedUntilItIsGone) {
     post.lose(2, orderly, 2);
     EXPECT_FALSE(roster.expects_somebody_back());
   }
+}
+
+using namespace std::chrono_literals;
+
+/// Lets time pass as the transport would, in ticks.
+void pass(TimedPlatform& platform, Post& post, Nanos span) {
+  for (Nanos passed{0}; passed < span; passed += 50ms) {
+    platform.time.advance(50ms);
+    post.events.on_tick();
+  }
+}
+
+TEST(Roster, ANewcomerThatIsOutOfReachIsNamedToTheCoordinator) {
+  TimedPlatform platform;
+  PlatformScope scope(platform);
+  Post post;
+  const auto view = view_of(1, 1, {1, 2});
+  Roster roster(member_of(view, post));
+  post.out_of_reach = {2, 4};
+  post.events.on_coordinator(wire::Plan{1, view.hash(), membership::notice_of(view_of(1, 2, {1, 2, 3, 4}))});
+  EXPECT_FALSE(roster.plan()) << "nobody enters a view with somebody who is out of reach";
+  pass(platform, post, 2900ms);
+  EXPECT_TRUE(post.told_of<wire::Unreached>().empty()) << "connections take their time";
+  pass(platform, post, 200ms);
+  auto named = post.told_of<wire::Unreached>();
+  ASSERT_EQ(named.size(), 1U) << "once, and of newcomers only";
+  EXPECT_EQ(named[0].id, 4U);
+
+  post.events.on_coordinator(wire::Plan{1, view.hash(), membership::notice_of(view_of(1, 2, {1, 3}))});
+  EXPECT_TRUE(roster.plan()) << "the job grows without it";
+}
+
+TEST(Roster, ANewcomerThatIsReachedInTimeIsNotNamed) {
+  TimedPlatform platform;
+  PlatformScope scope(platform);
+  Post post;
+  const auto view = view_of(1, 1, {1, 2});
+  Roster roster(member_of(view, post));
+  post.events.on_coordinator(wire::Plan{1, view.hash(), membership::notice_of(view_of(1, 2, {1, 2, 3}))});
+  for (int turn = 0; turn < 3; ++turn) {  // its connection is lost now and then
+    post.out_of_reach = {3};
+    pass(platform, post, 2s);
+    post.out_of_reach.clear();
+    pass(platform, post, 50ms);
+  }
+  EXPECT_TRUE(post.told_of<wire::Unreached>().empty());
+  EXPECT_TRUE(roster.plan());
+}
+
+TEST(Roster, WhoeverIsOutOfReachAllTheTimeDoesNotHoldUpARecovery) {
+  TimedPlatform platform;
+  PlatformScope scope(platform);
+  Post post;
+  Roster roster(member_of(view_of(1, 1, {1, 2, 3, 4}), post));
+  post.out_of_reach = {4};  // nobody has told of that, because nobody has seen it go
+  post.lose(3, false, 1);
+  post.events.on_letter(2, wire::Promise{2, membership::notice_of(view_of(1, 1, {1, 2, 3, 4})), 0, {}});
+  auto proposed = [&] {
+    return std::ranges::count_if(post.sent,
+                                 [](const auto& message) { return std::holds_alternative<wire::Propose>(message); });
+  };
+  pass(platform, post, 450ms);
+  EXPECT_EQ(proposed(), 0) << "it may be connected yet";
+  pass(platform, post, 200ms);
+  EXPECT_GT(proposed(), 0);
 }
 
 TEST(Absentees, WhoeverDiedBeforeItsViewWasInForceIsNotExpected) {

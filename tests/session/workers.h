@@ -1,6 +1,7 @@
 // Workers of one job as threads of a test, each with a Runtime of its own.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -58,6 +59,16 @@ inline void run_runtimes_on(const std::vector<int>& hosts, const std::function<v
                .or_throw());
     });
   for (auto& thread : threads) thread.join();
+}
+
+/// Reduces, with the step, how often each sample is used: once by whoever has it in its lease. `counts` has a float for
+/// each sample.
+inline step::StepReductionPtr submit_use(Runtime& runtime, const step::StableRegionPtr& counts, const Lease& lease) {
+  auto* values = reinterpret_cast<float*>(counts->region->input());
+  auto samples = counts->bytes / sizeof(float);
+  std::fill(values, values + samples, 0.0F);
+  for (auto sample : lease) values[sample] = 1;
+  return runtime.submit({.name = counts->name, .count = samples, .memory = counts, .with_step = true});
 }
 
 inline void run_workers(int workers, const std::function<void(Runtime&)>& body, std::uint64_t seed = 42) {

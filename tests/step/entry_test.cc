@@ -18,6 +18,7 @@ EntryReport entry_with(std::size_t missing) {
   entry.report.layout = 8;
   entry.report.digest = 9;
   entry.loop = 2;
+  entry.resumes_in = 3;
   entry.words = "2 tensors of " + std::to_string(missing);
   for (std::size_t i = 0; i < missing; ++i) entry.missing.push_back(i * 0x9e3779b97f4a7c15);
   return entry;
@@ -30,6 +31,7 @@ void expect_same(const EntryReport& got, const EntryReport& want) {
   EXPECT_EQ(got.report.layout, want.report.layout);
   EXPECT_EQ(got.report.digest, want.report.digest);
   EXPECT_EQ(got.loop, want.loop);
+  EXPECT_EQ(got.resumes_in, want.resumes_in);
   EXPECT_EQ(got.words, want.words);
   EXPECT_EQ(got.missing, want.missing);
 }
