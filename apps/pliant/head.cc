@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "agent/deaths.h"
 #include "apps/pliant/agent.h"
 #include "apps/pliant/job_records.h"
 #include "apps/pliant/join.h"
@@ -215,6 +216,9 @@ void Head::tick() {
   }
   reporter_.update(now, snapshot());
   if (phase_ == Phase::running || !all_gone() || (!output_copied() && !countdown_.leave_due(now))) return;
+  if (!gone_since_) gone_since_ = now;
+  // It may have been done before it was told to stop.
+  if (word_.has_begun() && !word_.is_over() && now < *gone_since_ + agent::Deaths::kLastWord) return;
   if (std::exchange(concluded_, true)) return;
   conclude();
   supply_.end();

@@ -120,6 +120,7 @@ class Head {
   std::optional<bool> stop_wanted_;  // to be sent to the agents; true: at once
   agent::Countdown countdown_;       // of what leads to the hosts
   std::string failure_;
+  std::optional<Nanos> gone_since_;  // all that leads to the hosts
   bool concluded_ = false;
   agent::Verdict verdict_;
 };

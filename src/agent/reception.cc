@@ -233,18 +233,33 @@ void Reception::ask(std::uint64_t number) {
   desk_.once_sure([this, number](bool sure) { decide(number, sure); });
 }
 
+/// An agent that hears of an end that was told relies on that for good, and can wait.
 void Reception::decide(std::uint64_t number, bool sure) {
   auto at = std::ranges::find(batches_, number, &Batch::number);
   if (at == batches_.end()) return;
   if (!sure && at->founds) return ask(number);
   at->fate = sure ? Batch::Fate::sure : Batch::Fate::unsure;
+  if (!sure) {
+    Batch later{next_batch_++};
+    for (const auto& letter : at->letters)
+      if (std::holds_alternative<wire::Parted>(letter.message)) later.letters.push_back(letter);
+    std::erase_if(at->letters, [](const auto& letter) { return std::holds_alternative<wire::Parted>(letter.message); });
+    if (!later.letters.empty()) {
+      batches_.push_back(later);
+      ask(later.number);
+    }
+  }
   send_what_may_go();
 }
 
+/// Whatever follows the beginning of a lineage waits for it.
 void Reception::send_what_may_go() {
-  while (!batches_.empty() && batches_.front().fate != Batch::Fate::open) {
-    auto batch = std::move(batches_.front());
-    batches_.pop_front();
+  auto may_go = [](const Batch& batch) { return batch.founds || batch.fate != Batch::Fate::open; };
+  for (;;) {
+    auto at = std::ranges::find_if(batches_, may_go);
+    if (at == batches_.end() || at->fate == Batch::Fate::open) return;
+    auto batch = std::move(*at);
+    batches_.erase(at);
     for (const auto& letter : batch.letters) send_letter(letter, batch.fate == Batch::Fate::sure);
   }
 }

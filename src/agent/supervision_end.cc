@@ -90,7 +90,8 @@ void Supervision::conclude(Outcome outcome) {
 /// It has said how the job ended, or of one that never began, all that the workers had to say; or it takes too long.
 bool Supervision::coordinator_is_done() {
   driver_.drain();
-  bool done = word_.has_begun() ? word_.is_over() : deaths_.all_answered();
+  bool begun = word_.has_begun() || options_.attached;  // the coordinator may not have said yet that it has
+  bool done = begun ? word_.is_over() : deaths_.all_answered();
   return done || clock_.now() >= std::max(deaths_.told_at(), began_) + Deaths::kLastWord;
 }
 

@@ -70,7 +70,7 @@ void Tenure::write() {
 void Tenure::once_sure(Say say) {
   unsaid_.push_back(std::move(say));
   if (!store_) return say_all(true);
-  if (!writing_) look();
+  if (!writing_ && answers_) look();  // else soon, when it is asked again
 }
 
 void Tenure::say_all(bool sure) {
@@ -79,6 +79,7 @@ void Tenure::say_all(bool sure) {
 
 void Tenure::on_answer(bool answered) {
   auto now = clock_.now();
+  answers_ = answered;
   if (answered) answered_ = now;
   if (now - answered_ >= kPatience) say_all(false);
 }

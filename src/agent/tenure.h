@@ -86,6 +86,7 @@ class Tenure {
   std::uint64_t revision_ = 0;  // of what is stored
   bool writing_ = false, stale_ = false;
   Nanos answered_{0};                         // when the store did last
+  bool answers_ = true;                       // it did when it was asked last
   std::vector<Say> unsaid_;                   // until what they promise is stored
   std::unique_ptr<membership::Store> store_;  // last: its destructor calls nothing any more
 };

@@ -190,6 +190,7 @@ class Coordinator {
   bool any_member(Outcome outcome) const;
   bool anybody_finished() const;
   bool may_be_member(std::uint64_t id) const;
+  bool is_disowned(const Worker& worker) const;
   bool may_all_be_gone() const;
   void look_for_the_end();
   void hear_view(std::uint64_t id, const wire::ViewNotice& notice);

@@ -39,9 +39,17 @@ bool Coordinator::may_be_member(std::uint64_t id) const {
   // A worker that is out of sight may be a member of a view that is known only from those who died in it, or left for
   // it.
   if (newest_of_the_dead() <= view_.epoch && !any_member(Outcome::left)) return false;
+  return (worker.named || worker.served || worker.invited) && !is_disowned(worker);
+}
+
+/// Its agent has named all of its workers, and this is not among them. Of one that was never heard of here, any agent
+/// may be the one.
+bool Coordinator::is_disowned(const Worker& worker) const {
+  auto has_named_all = [](const auto& agent) { return agent.second.link && agent.second.complete; };
+  if (worker.named) return false;
+  if (!worker.joined && worker.self.host.empty()) return std::ranges::all_of(agents_, has_named_all);
   auto agent = agents_.find(worker.self.host);
-  bool known_to_be_gone = agent != agents_.end() && agent->second.link && agent->second.complete && !worker.named;
-  return (worker.named || worker.served || worker.invited) && !known_to_be_gone;
+  return agent != agents_.end() && has_named_all(*agent);
 }
 
 /// The epoch of the newest view that somebody who has ended was in. Others may have been left behind in an older one.
@@ -378,7 +386,8 @@ void Coordinator::on(Link link, const wire::AgentHello& hello) {
     return;
   }
   if (std::exchange(agent.complete, true)) return;
-  if (stopping_) send(link, wire::Stop{});  // it was not there when somebody asked for that
+  if (stopping_) send(link, wire::Stop{});             // it was not there when somebody asked for that
+  if (hello.host.empty() && hello.slots == 0) return;  // it only watches: workers of no known host are not its own
   for (auto& [id, worker] : workers_)
     if (is_its(worker) && worker.ended && !worker.named) count(worker, End::bad);
   // What was asked of the agent before, and did not happen, will not; who went with the host will not come back.

@@ -97,7 +97,9 @@ bool AgentTwin::launcher_has_ended() {
     told_parts_ = now;
     offices_.end_parts(span > kGrace + 2 * kMargin);
   }
-  return !offices_.any_part_runs();
+  if (offices_.any_part_runs()) return false;
+  if (!gone_since_) gone_since_ = now;
+  return !word_.has_begun() || word_.is_over() || now >= *gone_since_ + agent::Deaths::kLastWord;
 }
 
 Outcome AgentTwin::outcome() const {

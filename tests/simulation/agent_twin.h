@@ -76,7 +76,7 @@ class AgentTwin final : private agent::Driver {
   Nanos missed_since_;
   std::set<std::uint64_t> children_;
   bool stopping_ = false, stop_wanted_ = false;
-  std::optional<Nanos> ending_since_, told_parts_;  // a launcher
+  std::optional<Nanos> ending_since_, told_parts_, gone_since_;  // a launcher
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
