@@ -33,6 +33,7 @@
 //   proposing,  all who vote in what is proposed     claiming    claim a higher term
 //   deciding    died before they acted in it
 //   deciding    the store says: this one             steady      say that it is in force, enter it
+//   deciding    ... and it is without this member    proposing   as if enough had stored it: see above
 //   any         the store says: another one          as if a member had said that it is in force
 //   any         a newer view in force, with us, of   steady      enter it
 //               no term below that of our promise
@@ -67,7 +68,8 @@
 // newcomers have no state, and would wait in vain for those who had. Without a store, a successor whose voters are all
 // lost, but not all proven dead, is neither proposed nor concluded: none of those who are heard could go on in it.
 // Whoever votes in it and lives takes it up, once enough hear each other again. With a store it is asked for, because
-// the store may have let others go on instead, who do not know yet.
+// the store may have let others go on instead, who do not know yet; that the store takes it says of nobody that it goes
+// on in it.
 //
 // With a store outside of the job (store.h), whoever did not promise and is not proven dead is left behind by the
 // store's leave, and not by a majority's: any members go on, even a single one, if the store has not let others do so
@@ -189,7 +191,7 @@ class Member {
   void propose_if_promised(Nanos now, Decision& out);
   void conclude_if_stored(Nanos now, Decision& out);
   void conclude(Nanos now, Decision& out);
-  void leave_to_others(Nanos now, Decision& out);
+  void leave_to_others(View in_force, Nanos now, Decision& out);
   void ask_store(Nanos now, Decision& out);
   bool conclude_switch(Nanos now, Decision& out);
   void hear_of(const View& view, Nanos now, Decision& out);
@@ -217,6 +219,7 @@ class Member {
   bool anybody_holds() const;
   bool never_acted_in(const View& successor) const;
   bool out_of_reach(const View& successor) const;
+  bool left_to_others(const View& successor) const;
   void give_up(Nanos now, Decision& out);
   bool needs_store(const Ids& who) const { return has_store_ && !by_proof(who); }
   int lower_left() const;
