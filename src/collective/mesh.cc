@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <future>
+#include <iterator>
 #include <utility>
 
 #include "base/log.h"
@@ -260,6 +261,24 @@ void Mesh::tell(const Link& link) {
   auto loss = link.loss();
   for (auto& [hash, view] : views_) view->on_lost(loss);
   if (events_.on_lost) events_.on_lost(loss);
+}
+
+void Mesh::on_settled(std::set<std::uint64_t> at_hand) {
+  loop_.post([this, at_hand = std::move(at_hand)] {
+    for (auto at = links_.begin(); at != links_.end();) {
+      auto& [id, link] = *at;
+      bool of_no_interest = link.lost && link.proven && !at_hand.contains(id);
+      bool before = std::exchange(link.settled_without, of_no_interest);
+      if (before && of_no_interest && link.remote && roads_) roads_->erase(id);
+      at = before && of_no_interest ? links_.erase(at) : std::next(at);
+    }
+  });
+}
+
+std::size_t Mesh::known() {
+  std::size_t count = 0;
+  run([&] { count = links_.size(); });
+  return count;
 }
 
 // ---- sending ----

@@ -139,6 +139,17 @@ bool Member::on_plan(const wire::Plan& plan) {
   return true;
 }
 
+void Member::on_settled() {
+  lost_.on_settled([ids = at_hand()](auto id) { return ids.contains(id); });
+}
+
+Member::Ids Member::at_hand() const {
+  auto ids = ids_of(view_);
+  if (stored_) ids.merge(ids_of(*stored_));
+  if (plan_) ids.merge(ids_of(*plan_));
+  return ids;
+}
+
 // ---- as voter ----
 
 void Member::on(std::uint64_t from, const wire::Claim& claim, Nanos now, Decision& out) {

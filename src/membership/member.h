@@ -150,6 +150,12 @@ class Member {
   bool on_plan(const wire::Plan& plan);
   /// This member has the job's state, compared with that of the others; or it never will have, from a later view on.
   void set_holds(bool holds) { holds_ = holds; }
+  /// This worker has gone on in the view in force, and nothing of earlier ones is left to be done: what is known of
+  /// their dead is forgotten in time.
+  void on_settled();
+  /// The members of the view in force, of what is stored to follow it, and of the plan.
+  std::set<std::uint64_t> at_hand() const;
+  std::size_t losses() const { return lost_.size(); }
   /// The newest plan that may still come true.
   const std::optional<View>& plan() const { return plan_; }
 

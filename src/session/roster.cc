@@ -342,8 +342,9 @@ void Roster::guard(collective::Group* group) {
 }
 
 void Roster::give_up_on_departed() {
-  absentees_.give_up(true);  // on those too whose goodbye is still on its way
-  for (const auto& [id, last] : absentees_.departed())
+  absentees_.give_up(true);               // on those too whose goodbye is still on its way
+  auto departed = absentees_.departed();  // a view without them may follow, and forgets them
+  for (const auto& [id, last] : departed)
     if (member_->view().rank_of(id) >= 0) apply(member_->on_lost(id, true, clock_.now(), last));
 }
 
@@ -454,6 +455,10 @@ void Roster::report_adopted(const View& view, std::uint64_t step) {
   {
     std::lock_guard lock(mutex_);
     step_ = step;
+    if (std::exchange(settled_, view.epoch) != view.epoch) {
+      member_->on_settled();
+      transport_->on_settled(member_->at_hand());
+    }
   }
   transport_->tell(wire::Adopted{membership::notice_of(view), step});
 }

@@ -94,6 +94,7 @@ class Roster {
   /// What this worker shares, in words: the coordinator refuses newcomers that share something else.
   void set_layout(const std::string& layout);
   void report(wire::Progress progress);
+  /// This worker has gone on in `view`.
   void report_adopted(const membership::View& view, std::uint64_t step);
   /// `settled`: whoever is not needed then need not wait.
   void ask_for(std::uint32_t workers, bool settled = false);
@@ -147,6 +148,7 @@ class Roster {
   std::uint64_t formed_ = 0;            // guarded by mutex_; hash of the view that somebody entered last
   std::uint64_t kept_ = 0;              // guarded by mutex_; hash of the view entered with the group before
   std::uint64_t reported_ = 0;          // guarded by mutex_; hash of the view that the coordinator was told of
+  std::uint64_t settled_ = 0;           // guarded by mutex_; epoch of the view that this worker went on in last
   Absentees absentees_;                 // guarded by mutex_
   std::string layout_;                  // guarded by mutex_
   std::uint64_t step_ = 0;              // guarded by mutex_

@@ -43,6 +43,7 @@ class PlayedTransport final : public Transport {
   void send(std::vector<std::uint64_t>, wire::Message) override {}
   bool reaches(const std::vector<wire::Member>&) const override { return true; }
   void believe_dead(std::uint64_t, std::uint64_t) override {}
+  void on_settled(std::set<std::uint64_t>) override {}
   void note_view(std::uint64_t) override {}
   Result<std::unique_ptr<collective::Group>> form(collective::Team) override { return Error{Code::peer_lost, ""}; }
   void tell(wire::Message message) override { post_.told.push_back(std::move(message)); }
@@ -113,6 +114,19 @@ TEST(Roster, WhoeverWasLeftBehindIsExpectedUntilItIsGone) {
     EXPECT_TRUE(roster.expects_somebody_back());
     post.lose(2, orderly, 2);
     EXPECT_FALSE(roster.expects_somebody_back());
+  }
+}
+
+TEST(Absentees, WhoeverIsGoneForGoodIsForgottenWithTheNextViewWithoutIt) {
+  Absentees absentees;
+  for (std::uint64_t epoch = 1; epoch <= 100; ++epoch) {
+    auto newcomer = 10 * epoch;
+    absentees.on_view(View{1, epoch, 42, epoch, {{0, 0, "@0"}, {newcomer, 0, "@1"}, {newcomer + 1, 0, "@2"}}});
+    absentees.on_goodbye(newcomer, epoch);
+    absentees.on_death(newcomer + 1);
+    absentees.on_death(newcomer + 2);  // which was never in a view
+    EXPECT_EQ(absentees.size(), 3U);
+    EXPECT_FALSE(absentees.anybody_may_return());
   }
 }
 

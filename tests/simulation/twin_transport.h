@@ -45,6 +45,7 @@ class TwinTransport final : public session::Transport {
   void send(std::vector<std::uint64_t> ids, wire::Message message) override;
   bool reaches(const std::vector<wire::Member>& members) const override;
   void believe_dead(std::uint64_t id, std::uint64_t view) override;
+  void on_settled(std::set<std::uint64_t> at_hand) override;
   void note_view(std::uint64_t epoch) override { process_.note_view(epoch); }
   Result<std::unique_ptr<collective::Group>> form(collective::Team team) override;
   void tell(wire::Message message) override;
@@ -80,6 +81,7 @@ class TwinTransport final : public session::Transport {
   struct Link {
     wire::Member member{};
     bool connected = false, lost = false, proven = false, orderly = false, dialing = false;
+    bool settled_without = false;
     std::uint64_t connection = 0;  // its number
     std::uint64_t last_view = 0;   // of the dead
     InOrder order{};               // of what is sent on it
