@@ -7,7 +7,8 @@
 //
 //   state       event                                to          action
 //   steady      a member of the view is lost         recovering  fence; the lowest member left claims a term
-//   steady      the view cannot be entered here      recovering  the same
+//   steady      the view cannot be entered here,     recovering  the same
+//               or is used up
 //   steady      adopt: a step ended with a switch    switching   store the next view; say so to all of this one
 //   switching   enough have stored it                steady      enter it; tell those who come and go
 //   switching   lost a voter, and not enough         recovering  fence; the lowest member left claims a term
@@ -133,7 +134,8 @@ class Member {
   /// be lost, members say it until the view's first step is complete.
   Decision on_message(std::uint64_t from, const Agreement& message, Nanos now);
   Decision on_time(Nanos now);
-  /// The view in force could not be entered here, though nobody in it is lost any more: another one is needed.
+  /// The view in force could not be entered here, though nobody in it is lost any more, or it is used up: another one
+  /// is needed.
   Decision on_unusable(Nanos now);
   /// By the store's word this is the view of its epoch, whoever asked for it.
   Decision on_decided(const View& view, Nanos now);

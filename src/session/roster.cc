@@ -399,6 +399,11 @@ void Roster::cannot_enter(const View& view) {
   if (!changed_->await_for(lock, clock_, kTimeToConnect, another)) apply(member_->on_unusable(clock_.now()));
 }
 
+void Roster::end_view(const View& view) {
+  Held held(*this);
+  if (!next_ && !outside() && member_->view().hash() == view.hash()) apply(member_->on_unusable(clock_.now()));
+}
+
 void Roster::set_holds() {
   Held held(*this);
   member_->set_holds(true);

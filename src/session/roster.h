@@ -74,6 +74,9 @@ class Roster {
   /// A connection was lost while `view` was being entered. If nothing else follows from that, because those who are in
   /// it have heard each other since, the members agree on another view.
   void cannot_enter(const membership::View& view);
+  /// There is no room left in `view`, in which this worker is: the members agree on another one, unless they do so
+  /// already.
+  void end_view(const membership::View& view);
   /// This worker has the job's state.
   void set_holds();
   /// After a step with unanimous summaries: `view` follows, unless a loss comes first. await_next() tells.
