@@ -334,4 +334,18 @@ void Mesh::say_goodbye(std::uint64_t view) {
   });
 }
 
+void Mesh::hang_up() {
+  run([this] {
+    for (auto& [id, link] : links_) {
+      link.lost = true;
+      link.retry = false;
+      link.outbox.clear();
+      disconnect(link);
+      if (link.remote && roads_) roads_->forget(id);
+    }
+    std::lock_guard lock(mutex_);
+    reached_.clear();
+  });
+}
+
 }  // namespace pliant::collective

@@ -95,6 +95,8 @@ class Mesh {
   /// Tells every peer that this worker leaves in good order, having acted last in the view with this epoch, and returns
   /// when that is sent.
   void say_goodbye(std::uint64_t view);
+  /// Ends all connections, for good.
+  void hang_up();
 
   /// From now on `events` hears what concerns the view: at once what came before, losses of members included. Nobody
   /// will ask for a view with a smaller number (ViewNotice::epoch) any more.

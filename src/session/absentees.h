@@ -14,16 +14,19 @@ namespace pliant::session {
 
 class Absentees {
  public:
-  /// `view` is in force. In a change that was planned nobody is left behind. Whoever is dead, or has said goodbye, and
-  /// is not in it will be in none.
+  /// `view` is in force. In a change that was planned nobody is left behind.
   void on_view(const membership::View& view) {
     if (view.planned != view.epoch)
       for (const auto& member : last_.members)
         if (!departed_.contains(member.id) && !dead_.contains(member.id)) left_behind_.insert(member.id);
     for (const auto& member : view.members) left_behind_.erase(member.id);
-    std::erase_if(departed_, [&](const auto& gone) { return view.rank_of(gone.first) < 0; });
-    std::erase_if(dead_, [&](auto id) { return view.rank_of(id) < 0; });
     last_ = view;
+  }
+  /// This worker has settled in the view in force. Whoever is dead, or has said goodbye, and is not `at_hand` (in that
+  /// view, or in what may follow it) will be in none.
+  void on_settled(const std::set<std::uint64_t>& at_hand) {
+    std::erase_if(departed_, [&](const auto& gone) { return !at_hand.contains(gone.first); });
+    std::erase_if(dead_, [&](auto id) { return !at_hand.contains(id); });
   }
   /// There is a connection to it: an id may come back as another process.
   void on_found(std::uint64_t id) { dead_.erase(id); }

@@ -332,7 +332,7 @@ View Roster::view() const {
 
 bool Roster::is_dead(std::uint64_t id) const {
   std::lock_guard lock(mutex_);
-  return member_->ended(id);
+  return member_->ended(id) && !absentees_.departed().contains(id);
 }
 
 void Roster::guard(collective::Group* group) {
@@ -342,9 +342,8 @@ void Roster::guard(collective::Group* group) {
 }
 
 void Roster::give_up_on_departed() {
-  absentees_.give_up(true);               // on those too whose goodbye is still on its way
-  auto departed = absentees_.departed();  // a view without them may follow, and forgets them
-  for (const auto& [id, last] : departed)
+  absentees_.give_up(true);  // on those too whose goodbye is still on its way
+  for (const auto& [id, last] : absentees_.departed())
     if (member_->view().rank_of(id) >= 0) apply(member_->on_lost(id, true, clock_.now(), last));
 }
 
@@ -462,6 +461,7 @@ void Roster::report_adopted(const View& view, std::uint64_t step) {
     step_ = step;
     if (std::exchange(settled_, view.epoch) != view.epoch) {
       member_->on_settled();
+      absentees_.on_settled(member_->at_hand());
       transport_->on_settled(member_->at_hand());
     }
   }

@@ -55,7 +55,7 @@ class Roster {
   bool is_member() const { return signs_.inside(); }
   /// The newest view that this worker adopted.
   membership::View view() const;
-  /// Its process is gone: nothing that it could write will change any more.
+  /// Its process is gone: nothing that it could write will change any more. Whoever has said goodbye may live on.
   bool is_dead(std::uint64_t id) const;
 
   /// The group to fence when its view ends; nullptr before it is destroyed. Fenced at once if that has happened.
@@ -106,6 +106,8 @@ class Roster {
   void report_outcome(Outcome outcome, std::uint64_t step);
   /// Tells the others and the coordinator that this worker goes, and the latter how.
   void say_goodbye(Outcome outcome, std::uint64_t step);
+  /// After that: ends all connections, as if this process had ended.
+  void hang_up() { transport_->hang_up(); }
 
  private:
   /// Holds the mutex; what the training thread may have to know has been shown when it is let go.

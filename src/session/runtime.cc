@@ -60,6 +60,7 @@ void Runtime::call(std::vector<std::weak_ptr<std::function<void()>>>& listeners)
 }
 
 void Runtime::leave(bool failed) {
+  if (outcome_ == Outcome::failed) return;  // it has left
   const auto& job = training_.job;
   auto how = failed || views_.awaits_loop() ? Outcome::failed : outcome_;
   if (!failed && views_.awaits_loop())
@@ -71,7 +72,26 @@ void Runtime::leave(bool failed) {
   views_.roster()->say_goodbye(how == Outcome::running ? Outcome::finished : how, job.step);
 }
 
+void Runtime::fail_loop() {
+  auto* roster = views_.roster();
+  if (!roster || inherited() || !training_.loop.is(step::LoopTable::running)) return;
+  notice_.reset();
+  leave(true);
+  roster->hang_up();
+  training_.loop.on(step::LoopTable::end);
+  outcome_ = Outcome::failed;
+  log::warn("an exception has left the loop in step {}: this worker leaves its job", step());
+}
+
+void Runtime::check_usable() const {
+  if (outcome_ != Outcome::failed) return;
+  throw Failure(Code::refused, fmt::format("an exception has left the loop of this session in step {}: since then this "
+                                           "worker is no part of the job",
+                                           step()));
+}
+
 void Runtime::resize(int workers) {
+  check_usable();
   if (workers < 1) throw Failure(Code::invalid, "a job needs at least one worker");
   if (views_.roster() && rank() == 0) views_.roster()->ask_for(static_cast<std::uint32_t>(workers));
 }
@@ -118,12 +138,24 @@ Lease Runtime::next_lease() const {
 // ---- collectives for everyone ----
 
 step::StableRegionPtr Runtime::region(const std::string& name, std::size_t bytes) {
+  check_usable();
   auto region = training_.reductions.region(name, bytes);
   views_.regions_changed();
   return region;
 }
 
+step::StepReductionPtr Runtime::submit(step::Task task) {
+  check_usable();
+  return training_.reductions.submit(std::move(task));
+}
+
+std::uint64_t Runtime::digest() {
+  check_usable();
+  return views_.compare();
+}
+
 void Runtime::wait(const step::StepReductionPtr& reduction) {
+  check_usable();
   auto& turn = training_.turn;
   auto began = clock_.now();
   auto stalled = turn.timing().stalled;
@@ -174,6 +206,7 @@ double Runtime::average(const std::string& name, double value, double weight) {
 // ---- the loop ----
 
 void Runtime::start(const StepsOptions& options) {
+  check_usable();
   if (options.epochs == 0 && options.steps == 0)
     throw Failure(Code::invalid, "session.steps() needs a number of epochs or of steps");
   if (options.epochs && !training_.job.ledger)
@@ -221,6 +254,7 @@ void Runtime::begin_first_loop() {
 }
 
 std::optional<Step> Runtime::begin_step() {
+  check_usable();
   if (!views_.awaits_loop()) views_.between_steps();
   if (views_.awaits_loop()) {
     pass_by_loop();
@@ -333,6 +367,7 @@ void Runtime::close_surely() {
 }
 
 void Runtime::close_step() {
+  check_usable();
   auto& turn = training_.turn;
   if (!turn.computing()) throw Failure(Code::invalid, "a step is closed once, inside a turn of session.steps()");
   if (training_.job.ledger && !turn.leased())

@@ -90,6 +90,11 @@ class SocketTransport final : public Transport {
     });
   }
 
+  void hang_up() override {
+    mesh_->hang_up();
+    mesh_->run([this] { link_.reset(); });
+  }
+
   void decide(const std::string& key, const std::string& text, Answered answered) override {
     mesh_->post([this, key, text, answered = std::move(answered)] {
       if (store_)

@@ -72,6 +72,8 @@ class Transport {
   virtual void report_outcome(Outcome outcome, std::uint64_t step) = 0;
   /// Tells workers and coordinator that this worker goes, and how, and returns when that is sent.
   virtual void say_goodbye(Outcome outcome, std::uint64_t step) = 0;
+  /// After the goodbye: ends all connections, for good.
+  virtual void hang_up() = 0;
 
   // ---- the store ----
   /// `text` becomes the value of `key`, unless there is one. REQUIRES: the job has a store.

@@ -50,6 +50,7 @@ class PlayedTransport final : public Transport {
   void report(wire::Progress) override {}
   void report_outcome(Outcome, std::uint64_t) override {}
   void say_goodbye(Outcome, std::uint64_t) override {}
+  void hang_up() override {}
   void decide(const std::string&, const std::string&, Answered) override {}
 
  private:
@@ -117,7 +118,7 @@ TEST(Roster, WhoeverWasLeftBehindIsExpectedUntilItIsGone) {
   }
 }
 
-TEST(Absentees, WhoeverIsGoneForGoodIsForgottenWithTheNextViewWithoutIt) {
+TEST(Absentees, WhoeverIsGoneForGoodIsForgottenInTheNextViewWithoutIt) {
   Absentees absentees;
   for (std::uint64_t epoch = 1; epoch <= 100; ++epoch) {
     auto newcomer = 10 * epoch;
@@ -125,8 +126,12 @@ TEST(Absentees, WhoeverIsGoneForGoodIsForgottenWithTheNextViewWithoutIt) {
     absentees.on_goodbye(newcomer, epoch);
     absentees.on_death(newcomer + 1);
     absentees.on_death(newcomer + 2);  // which was never in a view
-    EXPECT_EQ(absentees.size(), 3U);
     EXPECT_FALSE(absentees.anybody_may_return());
+    EXPECT_EQ(absentees.size(), 3U);
+    absentees.on_settled({0, newcomer, newcomer + 1});
+    EXPECT_EQ(absentees.size(), 2U);
+    absentees.on_settled({0});
+    EXPECT_EQ(absentees.size(), 0U);
   }
 }
 

@@ -52,6 +52,7 @@ class TwinTransport final : public session::Transport {
   void report(wire::Progress progress) override;
   void report_outcome(Outcome outcome, std::uint64_t step) override;
   void say_goodbye(Outcome outcome, std::uint64_t step) override;
+  void hang_up() override {}  // a program that has failed ends soon
   void decide(const std::string& key, const std::string& text, Answered answered) override;
 
   // ---- groups ----
