@@ -111,8 +111,9 @@ class Roster {
 
  private:
   /// Holds the mutex; what the training thread may have to know has been shown when it is let go.
-  class Held;
+  class Held;  // roster_held.h
 
+  // roster_events.cc
   void on_letter(std::uint64_t from, const wire::Message& message);
   void on_entered(std::uint64_t from, const wire::Entered& entered);  // guarded by mutex_
   void on_lost(const collective::PeerLoss& loss);
@@ -153,7 +154,6 @@ class Roster {
   std::uint64_t formed_ = 0;            // guarded by mutex_; hash of the view that somebody entered last
   std::uint64_t kept_ = 0;              // guarded by mutex_; hash of the view entered with the group before
   std::uint64_t reported_ = 0;          // guarded by mutex_; hash of the view that the coordinator was told of
-  std::uint64_t settled_ = 0;           // guarded by mutex_; epoch of the view that this worker went on in last
   Absentees absentees_;                 // guarded by mutex_
   std::string layout_;                  // guarded by mutex_
   std::uint64_t step_ = 0;              // guarded by mutex_
