@@ -313,9 +313,15 @@ class ElasticSampler {
   session::Runtime* runtime_;
 };
 
-/// The range that Session::steps returns.
+/// The range that Session::steps returns, which outlives it. An exception that leaves the loop while this object lives
+/// ends this worker's part in the job: it has failed, and the others go on without it at once, wherever the exception
+/// is caught. The session is of no use any more, and says so.
 class Steps {
  public:
+  Steps(Steps&& other) noexcept : runtime_(std::exchange(other.runtime_, nullptr)), exceptions_(other.exceptions_) {}
+  Steps& operator=(Steps&&) = delete;
+  ~Steps();
+
   class iterator {
    public:
     using iterator_category = std::input_iterator_tag;
@@ -338,7 +344,9 @@ class Steps {
 
  private:
   friend class Session;
-  session::Runtime* runtime_ = nullptr;
+  explicit Steps(session::Runtime* runtime);
+  session::Runtime* runtime_;
+  int exceptions_;  // that were in flight when it was made
 };
 
 }  // namespace pliant

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "base/system.h"
+
 namespace pliant {
 namespace {
 
@@ -38,14 +40,6 @@ __attribute__((target("avx512f,avx512dq"))) void mix_blocks_wide(std::uint64_t* 
   }
   std::memcpy(lanes, &mixed, kBlock);
 }
-
-bool has_wide_lanes() {
-  static const bool has = [] {
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq");
-  }();
-  return has;
-}
 #endif
 
 }  // namespace
@@ -56,7 +50,7 @@ std::uint64_t digest_bytes(const void* data, std::size_t bytes, std::uint64_t se
   for (int i = 0; i < kLanes; ++i) lanes[i] = combine(seed, static_cast<std::uint64_t>(i));
   auto blocks = bytes / kBlock;
 #if defined(__x86_64__)
-  (has_wide_lanes() ? mix_blocks_wide : mix_blocks)(lanes, at, blocks);
+  (has_wide_words() ? mix_blocks_wide : mix_blocks)(lanes, at, blocks);
 #else
   mix_blocks(lanes, at, blocks);
 #endif

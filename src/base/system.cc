@@ -138,6 +138,18 @@ CpuLevel cpu_level() {
   return level;
 }
 
+bool has_wide_words() {
+#if defined(__x86_64__)
+  static const bool has = [] {
+    __builtin_cpu_init();
+    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq");
+  }();
+  return has;
+#else
+  return false;
+#endif
+}
+
 std::string_view name_of(CpuLevel level) {
   constexpr std::string_view kNames[] = {"baseline", "avx2", "avx512"};
   return kNames[static_cast<int>(level)];

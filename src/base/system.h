@@ -23,6 +23,8 @@ enum class CpuLevel : std::uint8_t { baseline, avx2, avx512 };
 /// The best level of this CPU, or lower if PLIANT_CPU says so.
 CpuLevel cpu_level();
 std::string_view name_of(CpuLevel level);
+/// This CPU multiplies eight 64-bit words at once (AVX-512 F and DQ), whatever PLIANT_CPU says: integers do not round.
+bool has_wide_words();
 
 /// From now on this thread gets the processor mostly when others do not need it.
 void lower_priority();

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "base/system.h"
+
 namespace pliant {
 namespace {
 
@@ -41,14 +43,6 @@ __attribute__((target("avx512f,avx512dq"))) std::uint64_t sum_wide(const unsigne
   for (std::size_t i = 0; i < kSums; ++i) all += sum[i];
   return all;
 }
-
-bool has_wide_sums() {
-  static const bool has = [] {
-    __builtin_cpu_init();
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq");
-  }();
-  return has;
-}
 #endif
 
 }  // namespace
@@ -58,7 +52,7 @@ std::uint64_t parts_of_words(const void* data, std::size_t bytes, std::uint64_t 
   const auto blocks = bytes / kRound;
   key += first * kPlaceStep;
 #if defined(__x86_64__)
-  auto sum = (has_wide_sums() ? sum_wide : sum_narrow)(at, blocks, key);
+  auto sum = (has_wide_words() ? sum_wide : sum_narrow)(at, blocks, key);
 #else
   auto sum = sum_narrow(at, blocks, key);
 #endif

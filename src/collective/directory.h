@@ -2,7 +2,8 @@
 //
 // Nobody negotiates. The first use of a name appends a description to the rank's own control segment; peers find it
 // there when they need it, and compare. A later use with another shape appends a new description, which says from
-// which use on it holds, so that ranks that disagree can tell.
+// which use on it holds, so that ranks that disagree can tell. A list that is full ends the view: the next one has an
+// empty list.
 #pragma once
 
 #include <map>

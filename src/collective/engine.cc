@@ -82,7 +82,7 @@ Result<LocalChannel*> Engine::channel_for(const Request& request, const RegionMa
     if (newest.own->shape == shape && (!registered || is_same(newest.registered, region))) return &newest;
   }
   auto index = control_->channels.load(std::memory_order_relaxed);
-  if (index == kMaxChannels) return Error{Code::invalid, fmt::format("more than {} names of reductions", kMaxChannels)};
+  if (index == kMaxChannels) return nullptr;
 
   auto channel = std::make_unique<LocalChannel>();
   channel->name = request.name;
@@ -120,6 +120,13 @@ Result<LocalChannel*> Engine::channel_for(const Request& request, const RegionMa
   return history.back().get();
 }
 
+std::shared_ptr<Work> Engine::without_channel() {
+  auto work = std::make_shared<Work>();
+  work->error_ = {Code::peer_lost, fmt::format("the view has had {} names and lengths of reductions", kMaxChannels)};
+  work->state_.store(Work::State::failed, std::memory_order_release);
+  return work;
+}
+
 Result<std::shared_ptr<Work>> Engine::submit(const Request& request, const RegionMaker& plain_region) {
   auto bytes = request.count * size_of(request.dtype);
   if (request.name.empty() || request.name.size() > kMaxChannelName)
@@ -141,6 +148,7 @@ Result<std::shared_ptr<Work>> Engine::submit(const Request& request, const Regio
     std::lock_guard lock(submit_mutex_);
     auto found = channel_for(request, plain_region);
     if (!found.ok()) return found.error();
+    if (!found.value()) return without_channel();
     auto& channel = *found.value();
     work->channel_ = &channel;
     work->region_ = request.region ? std::static_pointer_cast<SharedRegion>(request.region) : channel.buffer;
@@ -196,7 +204,7 @@ bool Engine::settle(Work& work) {
   std::lock_guard lock(work_mutex_);
   progress();  // takes what was submitted after the fence, and fails it
   if (work.state() == Work::State::done) return true;
-  if (!work.region_->ready() || !all_published(work)) return false;
+  if (!work.channel_ || !work.region_->ready() || !all_published(work)) return false;
   if (work.channel_->own->shape.memory == Memory::plain)
     while (work.copied_out_ < work.channel_->ring.chunks) copy_out(work, work.copied_out_++);
   add_measured(work);
@@ -216,6 +224,7 @@ std::optional<std::string> Engine::published_row(int rank) {
 
 std::optional<double> Engine::published_weight(Work& work, int rank) {
   std::lock_guard lock(work_mutex_);
+  if (!work.channel_) return std::nullopt;
   const auto* peer = peer_of(work, rank);
   auto target = work.base_ + work.channel_->own->chunks;
   if (!peer || peer->submitted.load(std::memory_order_acquire) < target) return std::nullopt;

@@ -73,7 +73,7 @@ class Work final : public Operation {
  private:
   friend class Engine;
   friend class Diagnosis;
-  LocalChannel* channel_ = nullptr;  // of no meaning once the engine is gone
+  LocalChannel* channel_ = nullptr;  // nullptr: there was no room for one; of no meaning once the engine is gone
   // Shared: with its user and the channel. What is in flight needs it, and results lie in it, perhaps longer than the
   // group lives.
   std::shared_ptr<SharedRegion> region_;
@@ -123,6 +123,7 @@ class Engine {
   /// The first reason stands. When this returns, nothing is published any more.
   void fence(Error why);
   bool fenced() const { return fence_.up(); }
+  bool full() const { return control_->channels.load(std::memory_order_relaxed) == kMaxChannels; }
   /// A rank of this host has ended the view. Asked after everything that an act needs was seen to be complete: if not,
   /// those who end the view from here on find it complete as well.
   bool any_fenced() const;
@@ -140,7 +141,9 @@ class Engine {
   friend class Diagnosis;
   enum class Moved { no, yes };
 
+  /// nullptr: there is no room for another one.
   Result<LocalChannel*> channel_for(const Request& request, const RegionMaker& plain_region);
+  static std::shared_ptr<Work> without_channel();
   bool progress();  // guarded by work_mutex_
   bool try_progress(int waiting_here, bool last = false);
   Moved advance(Work& work);  // guarded by work_mutex_

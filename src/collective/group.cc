@@ -137,6 +137,7 @@ class SharedGroup final : public Group, private ViewEvents {
   Status confirm() override { return engine_->confirm(); }
   void fence(Error why) override { engine_->fence(std::move(why)); }
   bool fenced() const override { return engine_->fenced(); }
+  bool full() const override { return engine_->full(); }
   bool settle(const OperationHandle& operation) override { return engine_->settle(static_cast<Work&>(*operation)); }
   std::optional<std::vector<std::string>> settle_exchange() override { return engine_->settle_exchange(); }
   std::optional<std::string> published_row(int rank) override { return engine_->published_row(rank); }

@@ -135,6 +135,9 @@ class Group {
   /// publishes nothing more. Memory stays mapped until the group is destroyed.
   virtual void fence(Error why) = 0;
   virtual bool fenced() const = 0;
+  /// This rank has used so many names, or names with so many lengths, that there is no room for another: a reduction
+  /// that needs one fails with peer_lost, and the members need another view.
+  virtual bool full() const { return false; }
   /// After the fence on all ranks: is the operation complete? If so it is done now, and its result can be read.
   virtual bool settle(const OperationHandle& operation) = 0;
   /// The same for the exchange that the fence interrupted: everybody's rows, if all had been published.

@@ -46,6 +46,7 @@ struct Link {
   bool orderly = false;
   bool lost = false;
   bool proven = false;
+  bool settled_without = false;  ///< proven dead, and of no interest to the view that was settled in last
   Nanos retry_at{0};
   std::string how;
   std::uint64_t last_view = 0;  ///< of one that is proven dead, or has said goodbye

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <future>
+#include <iterator>
 #include <utility>
 
 #include "base/log.h"
@@ -262,6 +263,24 @@ void Mesh::tell(const Link& link) {
   if (events_.on_lost) events_.on_lost(loss);
 }
 
+void Mesh::on_settled(std::set<std::uint64_t> at_hand) {
+  loop_.post([this, at_hand = std::move(at_hand)] {
+    for (auto at = links_.begin(); at != links_.end();) {
+      auto& [id, link] = *at;
+      bool of_no_interest = link.lost && link.proven && !at_hand.contains(id);
+      bool before = std::exchange(link.settled_without, of_no_interest);
+      if (before && of_no_interest && link.remote && roads_) roads_->erase(id);
+      at = before && of_no_interest ? links_.erase(at) : std::next(at);
+    }
+  });
+}
+
+std::size_t Mesh::known() {
+  std::size_t count = 0;
+  run([&] { count = links_.size(); });
+  return count;
+}
+
 // ---- sending ----
 
 void Mesh::send(std::vector<std::uint64_t> ids, wire::Message message) {
@@ -312,6 +331,20 @@ void Mesh::say_goodbye(std::uint64_t view) {
       link.outbox.push_back(parcel);
       flush(link);
     }
+  });
+}
+
+void Mesh::hang_up() {
+  run([this] {
+    for (auto& [id, link] : links_) {
+      link.lost = true;
+      link.retry = false;
+      link.outbox.clear();
+      disconnect(link);
+      if (link.remote && roads_) roads_->forget(id);
+    }
+    std::lock_guard lock(mutex_);
+    reached_.clear();
   });
 }
 

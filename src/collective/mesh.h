@@ -83,6 +83,11 @@ class Mesh {
   /// Somebody's kernel says that this worker's process is gone, which was in the view with that epoch. Soon told as a
   /// proven loss; again, if its death is known and only the view is news.
   void believe_dead(std::uint64_t id, std::uint64_t view = 0);
+  /// This worker has settled in another view. The dead that are not among `at_hand`, and were not the last time, are
+  /// forgotten: nobody will ask for them. One that is named once more is watched, and found dead, once more.
+  void on_settled(std::set<std::uint64_t> at_hand);
+  /// Workers that this one has heard of and not forgotten.
+  std::size_t known();
   /// A proof of this worker's death will say that it was in the view with this epoch.
   void note_view(std::uint64_t epoch);
   /// Data's way to other hosts; nullptr in a job of one host.
@@ -90,6 +95,8 @@ class Mesh {
   /// Tells every peer that this worker leaves in good order, having acted last in the view with this epoch, and returns
   /// when that is sent.
   void say_goodbye(std::uint64_t view);
+  /// Ends all connections, for good.
+  void hang_up();
 
   /// From now on `events` hears what concerns the view: at once what came before, losses of members included. Nobody
   /// will ask for a view with a smaller number (ViewNotice::epoch) any more.

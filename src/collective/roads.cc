@@ -93,6 +93,11 @@ void Roads::forget(std::uint64_t id) {
   streams_->drop(id);
 }
 
+void Roads::erase(std::uint64_t id) {
+  forget(id);
+  roads_.erase(id);
+}
+
 void Roads::call(Road& road) {
   auto to = net::parse_endpoint(road.member.endpoint);
   if (!to.ok()) return events_.on_lost(road.member.id, to.error().message);
@@ -181,6 +186,7 @@ std::byte* Roads::place_for(std::uint64_t from, const FrameHeader& header) {
 void Roads::on_frame(std::uint64_t from, const FrameHeader& header, std::byte* bytes) {
   if (header.kind != kLetter || !bytes) return;
   auto message = wire::decode({reinterpret_cast<const std::uint8_t*>(bytes), header.bytes});
+  letters_.erase(from);
   if (!message.ok()) return log::warn("worker {} sent a letter that cannot be read: {}", from, message.error().message);
   loop_.post([this, alive = std::weak_ptr(alive_), from, letter = std::move(message).value()]() mutable {
     if (alive.lock()) events_.on_letter(from, std::move(letter));

@@ -55,6 +55,8 @@ class Roads final : public FrameSink {
   void expect(const wire::Member& member);
   /// It is dead or of no interest any more.
   void forget(std::uint64_t id);
+  /// The same, and it cannot call any more: nothing is kept of it.
+  void erase(std::uint64_t id);
   /// Connections are made in this view from now on.
   void in_view(std::uint64_t hash) { view_ = hash; }
   void send(std::uint64_t id, const wire::Message& message);

@@ -127,7 +127,8 @@ Status Engine::wait_until(const Done& done, std::uint32_t blocked_on) {
 }
 
 Status Engine::wait(const Work& work) {
-  PLIANT_TRY(wait_until([&] { return work.state() != Work::State::pending; }, work.channel_->index + 1));
+  if (work.channel_)
+    PLIANT_TRY(wait_until([&] { return work.state() != Work::State::pending; }, work.channel_->index + 1));
   if (work.state() == Work::State::failed) return work.error();
   return {};
 }

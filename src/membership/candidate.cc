@@ -125,9 +125,13 @@ void Member::conclude_if_stored(Nanos now, Decision& out) {
   if (never_acted_in(*stored_)) return claim(now, out);
   if (!enough(stored_by_) || out_of_reach(*stored_)) return;
   if (needs_store(stored_by_)) return ask_store(now, out);
-  const auto may_live = [&](const auto& m) { return stored_->votes(m.id) && !ended(m.id); };
-  const bool others = stored_->rank_of(self_) < 0 && std::ranges::any_of(stored_->members, may_live);
-  others ? leave_to_others(now, out) : conclude(now, out);
+  left_to_others(*stored_) ? leave_to_others(*stored_, now, out) : conclude(now, out);
+}
+
+/// It is without this member, and somebody who votes in it may live.
+bool Member::left_to_others(const View& successor) const {
+  const auto may_live = [&](const auto& m) { return successor.votes(m.id) && !ended(m.id); };
+  return successor.rank_of(self_) < 0 && std::ranges::any_of(successor.members, may_live);
 }
 
 void Member::ask_store(Nanos now, Decision& out) {
@@ -146,7 +150,8 @@ void Member::conclude(Nanos now, Decision& out) {
 
 /// What is in force goes on without this member. It keeps what it has until one of those who have a vote in it says
 /// that it goes on, by declining what it knows already: they may die before they do.
-void Member::leave_to_others(Nanos now, Decision& out) {
+void Member::leave_to_others(View in_force, Nanos now, Decision& out) {
+  stored_ = std::move(in_force);
   state_ = State::proposing;
   quiet_since_ = now;
   for (const auto& member : stored_->members) {

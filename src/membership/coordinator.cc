@@ -205,6 +205,8 @@ void Coordinator::learn(const View& view) {
     if (!in_view(member.id)) send_to(member.id, notice_of(view_));
   for (const auto& member : view_.members)  // whoever comes with it has not heard who of it has died
     if (before.rank_of(member.id) < 0) tell_deaths_to(member.id);
+  for (auto& [id, worker] : workers_)  // they stay known, because whoever tells of an end may tell of it again
+    if (worker.ended && !in_view(id)) worker.layout = worker.words = std::string();
   plan_.reset();
   if (options_.checkpoints) rescue_ = Rescue::open;
   for (auto& [host, agent] : agents_) agent.told_over = false;

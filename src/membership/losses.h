@@ -1,9 +1,13 @@
-// Who is lost to a member, as far as it knows. A suspicion may end; a death does not.
+// Who is lost to a member, as far as it knows. A suspicion may end; a death does not, but it is forgotten when it can
+// concern nobody any more.
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
+#include <utility>
 
 namespace pliant::membership {
 
@@ -15,6 +19,7 @@ class Losses {
     auto& known = lost_[id];
     known.proven = known.proven || proven;
     known.last = std::max(known.last, last);
+    known.settled_without = false;
   }
   /// By its own word it has fallen out of the view with this epoch, and will never act in it again.
   void note_out(std::uint64_t id, std::uint64_t epoch) { lost_[id].out_of = epoch; }
@@ -43,10 +48,24 @@ class Losses {
   void drop_suspicions(const Which& which) {
     std::erase_if(lost_, [&](const auto& lost) { return !lost.second.proven && which(lost.first); });
   }
+  /// The member has settled in another view. The dead that were of no interest the last time, and are of none now, are
+  /// forgotten: a plan that names a dead newcomer may come true in the view after the one in which the death is heard
+  /// of, because members have agreed on it before; a later one needs the word of this member, who cannot reach it.
+  template <class AtHand>
+  void on_settled(const AtHand& at_hand) {
+    for (auto at = lost_.begin(); at != lost_.end();) {
+      auto& [id, loss] = *at;
+      bool of_no_interest = loss.proven && !at_hand(id);
+      bool before = std::exchange(loss.settled_without, of_no_interest);
+      at = before && of_no_interest ? lost_.erase(at) : std::next(at);
+    }
+  }
+  std::size_t size() const { return lost_.size(); }
 
  private:
   struct Loss {
     bool proven = false;
+    bool settled_without = false;  // the last view that was settled in had nothing to do with it
     std::uint64_t last = 0;
     std::uint64_t out_of = 0;  // the epoch of a view; 0: none
   };

@@ -106,10 +106,14 @@ Decision Member::on_unusable(Nanos now) {
 
 Decision Member::on_decided(const View& view, Nanos now) {
   Decision out;
-  if (state_ == State::deciding && view.hash() == stored_->hash())
+  if (stored_ && view.members_hash() == stored_->members_hash() && left_to_others(view)) {
+    // It may have been asked for by somebody who is not in it either: nobody is known to go on in it.
+    if (state_ == State::deciding) leave_to_others(view, now, out);
+  } else if (state_ == State::deciding && view.hash() == stored_->hash()) {
     conclude(now, out);
-  else
+  } else {
     hear_of(view, now, out);
+  }
   return out;
 }
 
@@ -133,6 +137,17 @@ bool Member::on_plan(const wire::Plan& plan) {
   promised_ = plan.term;
   plan_ = std::move(view).value();
   return true;
+}
+
+void Member::on_settled() {
+  lost_.on_settled([ids = at_hand()](auto id) { return ids.contains(id); });
+}
+
+Member::Ids Member::at_hand() const {
+  auto ids = ids_of(view_);
+  if (stored_) ids.merge(ids_of(*stored_));
+  if (plan_) ids.merge(ids_of(*plan_));
+  return ids;
 }
 
 // ---- as voter ----

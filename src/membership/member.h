@@ -7,7 +7,8 @@
 //
 //   state       event                                to          action
 //   steady      a member of the view is lost         recovering  fence; the lowest member left claims a term
-//   steady      the view cannot be entered here      recovering  the same
+//   steady      the view cannot be entered here,     recovering  the same
+//               or is used up
 //   steady      adopt: a step ended with a switch    switching   store the next view; say so to all of this one
 //   switching   enough have stored it                steady      enter it; tell those who come and go
 //   switching   lost a voter, and not enough         recovering  fence; the lowest member left claims a term
@@ -33,6 +34,7 @@
 //   proposing,  all who vote in what is proposed     claiming    claim a higher term
 //   deciding    died before they acted in it
 //   deciding    the store says: this one             steady      say that it is in force, enter it
+//   deciding    ... and it is without this member    proposing   as if enough had stored it: see above
 //   any         the store says: another one          as if a member had said that it is in force
 //   any         a newer view in force, with us, of   steady      enter it
 //               no term below that of our promise
@@ -67,7 +69,8 @@
 // newcomers have no state, and would wait in vain for those who had. Without a store, a successor whose voters are all
 // lost, but not all proven dead, is neither proposed nor concluded: none of those who are heard could go on in it.
 // Whoever votes in it and lives takes it up, once enough hear each other again. With a store it is asked for, because
-// the store may have let others go on instead, who do not know yet.
+// the store may have let others go on instead, who do not know yet; that the store takes it says of nobody that it goes
+// on in it.
 //
 // With a store outside of the job (store.h), whoever did not promise and is not proven dead is left behind by the
 // store's leave, and not by a majority's: any members go on, even a single one, if the store has not let others do so
@@ -131,7 +134,8 @@ class Member {
   /// be lost, members say it until the view's first step is complete.
   Decision on_message(std::uint64_t from, const Agreement& message, Nanos now);
   Decision on_time(Nanos now);
-  /// The view in force could not be entered here, though nobody in it is lost any more: another one is needed.
+  /// The view in force could not be entered here, though nobody in it is lost any more, or it is used up: another one
+  /// is needed.
   Decision on_unusable(Nanos now);
   /// By the store's word this is the view of its epoch, whoever asked for it.
   Decision on_decided(const View& view, Nanos now);
@@ -148,6 +152,12 @@ class Member {
   bool on_plan(const wire::Plan& plan);
   /// This member has the job's state, compared with that of the others; or it never will have, from a later view on.
   void set_holds(bool holds) { holds_ = holds; }
+  /// This worker has gone on in the view in force, and nothing of earlier ones is left to be done: what is known of
+  /// their dead is forgotten in time.
+  void on_settled();
+  /// The members of the view in force, of what is stored to follow it, and of the plan.
+  std::set<std::uint64_t> at_hand() const;
+  std::size_t losses() const { return lost_.size(); }
   /// The newest plan that may still come true.
   const std::optional<View>& plan() const { return plan_; }
 
@@ -189,7 +199,7 @@ class Member {
   void propose_if_promised(Nanos now, Decision& out);
   void conclude_if_stored(Nanos now, Decision& out);
   void conclude(Nanos now, Decision& out);
-  void leave_to_others(Nanos now, Decision& out);
+  void leave_to_others(View in_force, Nanos now, Decision& out);
   void ask_store(Nanos now, Decision& out);
   bool conclude_switch(Nanos now, Decision& out);
   void hear_of(const View& view, Nanos now, Decision& out);
@@ -217,6 +227,7 @@ class Member {
   bool anybody_holds() const;
   bool never_acted_in(const View& successor) const;
   bool out_of_reach(const View& successor) const;
+  bool left_to_others(const View& successor) const;
   void give_up(Nanos now, Decision& out);
   bool needs_store(const Ids& who) const { return has_store_ && !by_proof(who); }
   int lower_left() const;

@@ -14,8 +14,6 @@ namespace pliant::session {
 
 class Absentees {
  public:
-  static constexpr std::size_t kMostDead = 1024;  ///< that are remembered; more than a view has members
-
   /// `view` is in force. In a change that was planned nobody is left behind.
   void on_view(const membership::View& view) {
     if (view.planned != view.epoch)
@@ -23,6 +21,12 @@ class Absentees {
         if (!departed_.contains(member.id) && !dead_.contains(member.id)) left_behind_.insert(member.id);
     for (const auto& member : view.members) left_behind_.erase(member.id);
     last_ = view;
+  }
+  /// This worker has settled in the view in force. Whoever is dead, or has said goodbye, and is not `at_hand` (in that
+  /// view, or in what may follow it) will be in none.
+  void on_settled(const std::set<std::uint64_t>& at_hand) {
+    std::erase_if(departed_, [&](const auto& gone) { return !at_hand.contains(gone.first); });
+    std::erase_if(dead_, [&](auto id) { return !at_hand.contains(id); });
   }
   /// There is a connection to it: an id may come back as another process.
   void on_found(std::uint64_t id) { dead_.erase(id); }
@@ -35,7 +39,6 @@ class Absentees {
   void on_death(std::uint64_t id) {
     dead_.insert(id);
     left_behind_.erase(id);
-    if (dead_.size() > kMostDead) dead_.erase(dead_.begin());  // ids grow: the oldest one
   }
 
   /// Somebody waits for another view: until it is there, whoever says goodbye is as good as dead.
@@ -44,6 +47,7 @@ class Absentees {
   /// Those who said goodbye, and the epochs of their last views.
   const std::map<std::uint64_t, std::uint64_t>& departed() const { return departed_; }
   bool anybody_may_return() const { return !left_behind_.empty(); }
+  std::size_t size() const { return departed_.size() + dead_.size() + left_behind_.size(); }
 
  private:
   membership::View last_;

@@ -55,7 +55,7 @@ class Roster {
   bool is_member() const { return signs_.inside(); }
   /// The newest view that this worker adopted.
   membership::View view() const;
-  /// Its process is gone: nothing that it could write will change any more.
+  /// Its process is gone: nothing that it could write will change any more. Whoever has said goodbye may live on.
   bool is_dead(std::uint64_t id) const;
 
   /// The group to fence when its view ends; nullptr before it is destroyed. Fenced at once if that has happened.
@@ -74,6 +74,9 @@ class Roster {
   /// A connection was lost while `view` was being entered. If nothing else follows from that, because those who are in
   /// it have heard each other since, the members agree on another view.
   void cannot_enter(const membership::View& view);
+  /// There is no room left in `view`, in which this worker is: the members agree on another one, unless they do so
+  /// already.
+  void end_view(const membership::View& view);
   /// This worker has the job's state.
   void set_holds();
   /// After a step with unanimous summaries: `view` follows, unless a loss comes first. await_next() tells.
@@ -94,6 +97,7 @@ class Roster {
   /// What this worker shares, in words: the coordinator refuses newcomers that share something else.
   void set_layout(const std::string& layout);
   void report(wire::Progress progress);
+  /// This worker has gone on in `view`.
   void report_adopted(const membership::View& view, std::uint64_t step);
   /// `settled`: whoever is not needed then need not wait.
   void ask_for(std::uint32_t workers, bool settled = false);
@@ -102,11 +106,14 @@ class Roster {
   void report_outcome(Outcome outcome, std::uint64_t step);
   /// Tells the others and the coordinator that this worker goes, and the latter how.
   void say_goodbye(Outcome outcome, std::uint64_t step);
+  /// After that: ends all connections, as if this process had ended.
+  void hang_up() { transport_->hang_up(); }
 
  private:
   /// Holds the mutex; what the training thread may have to know has been shown when it is let go.
-  class Held;
+  class Held;  // roster_held.h
 
+  // roster_events.cc
   void on_letter(std::uint64_t from, const wire::Message& message);
   void on_entered(std::uint64_t from, const wire::Entered& entered);  // guarded by mutex_
   void on_lost(const collective::PeerLoss& loss);

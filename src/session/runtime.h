@@ -113,16 +113,19 @@ class Runtime final : public step::Reducer {
 
   // ---- collectives for everyone ----
   step::StableRegionPtr region(const std::string& name, std::size_t bytes) override;
-  step::StepReductionPtr submit(step::Task task) override { return training_.reductions.submit(std::move(task)); }
+  step::StepReductionPtr submit(step::Task task) override;
   void wait(const step::StepReductionPtr& reduction);
   /// The same for plain memory of the caller's stack: if this throws, nobody reduces it again.
   void wait_here(const step::StepReductionPtr& reduction);
   /// REQUIRES done, of registered memory. Stays readable until the use after the next of its name, whoever holds it.
   const void* result_of(step::StepReduction& reduction);
   double average(const std::string& name, double value, double weight);
-  std::uint64_t digest() { return views_.compare(); }
+  std::uint64_t digest();
   /// Ends this worker's part without waiting for anybody: in good order, or because of an exception.
   void leave(bool failed = false);
+  /// An exception has left the running loop: this worker leaves its job at once, and the others go on without it. A job
+  /// of one may go on.
+  void fail_loop();
   /// This process is a child that inherited the session by fork(): the session is not its own.
   bool inherited() const;
   /// An exception that was thrown after the session had been made is unwinding the stack.
@@ -135,6 +138,7 @@ class Runtime final : public step::Reducer {
   static Result<std::unique_ptr<Runtime>> join_invited(RosterOptions options);
   static Result<std::unique_ptr<Runtime>> join_launched(const Launch& launch, const JoinOptions& options);
 
+  void check_usable() const;
   void abandon_step();
   void begin_first_loop();
   void pass_by_loop();

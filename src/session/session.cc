@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <exception>
 #include <numbers>
 
 #include "base/hash.h"
@@ -133,9 +134,7 @@ std::string Session::type_name(const std::type_info& type) {
 
 Steps Session::steps(const StepsOptions& options) {
   runtime_->start(options);
-  Steps steps;
-  steps.runtime_ = runtime_.get();
-  return steps;
+  return Steps(runtime_.get());
 }
 
 const std::map<std::string, double>& Session::averages() const { return runtime_->averages(); }
@@ -221,6 +220,12 @@ Lease ElasticSampler::next() { return runtime_->take_lease(); }
 Lease ElasticSampler::peek() const { return runtime_->next_lease(); }
 std::uint64_t ElasticSampler::epoch() const { return runtime_->epoch(); }
 std::uint64_t ElasticSampler::steps_per_epoch() const { return runtime_->steps_per_epoch(); }
+
+Steps::Steps(session::Runtime* runtime) : runtime_(runtime), exceptions_(std::uncaught_exceptions()) {}
+
+Steps::~Steps() {
+  if (runtime_ && std::uncaught_exceptions() > exceptions_) runtime_->fail_loop();
+}
 
 Steps::iterator Steps::begin() {
   iterator first;

@@ -55,6 +55,7 @@ class SocketTransport final : public Transport {
   }
   bool reaches(const std::vector<wire::Member>& members) const override { return mesh_->reaches(members); }
   void believe_dead(std::uint64_t id, std::uint64_t view) override { mesh_->believe_dead(id, view); }
+  void on_settled(std::set<std::uint64_t> at_hand) override { mesh_->on_settled(std::move(at_hand)); }
   void note_view(std::uint64_t epoch) override {
     view_ = epoch;
     mesh_->note_view(epoch);
@@ -87,6 +88,11 @@ class SocketTransport final : public Transport {
       link_->flush();
       link_->send(wire::Bye{static_cast<std::uint8_t>(outcome), step});
     });
+  }
+
+  void hang_up() override {
+    mesh_->hang_up();
+    mesh_->run([this] { link_.reset(); });
   }
 
   void decide(const std::string& key, const std::string& text, Answered answered) override {

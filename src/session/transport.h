@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -53,6 +54,9 @@ class Transport {
   /// Somebody's kernel says that this worker's process is gone, which was in the view with that epoch. Soon told as a
   /// proven loss.
   virtual void believe_dead(std::uint64_t id, std::uint64_t view) = 0;
+  /// This worker has settled in another view. The dead that are not among `at_hand`, and were not the last time, need
+  /// not be known any more.
+  virtual void on_settled(std::set<std::uint64_t> at_hand) = 0;
   /// From now on this worker acts in the view with that epoch: a proof of its death will say so.
   virtual void note_view(std::uint64_t epoch) = 0;
   /// Enters a view with all of its members. Blocks until all have, or one is lost.
@@ -68,6 +72,8 @@ class Transport {
   virtual void report_outcome(Outcome outcome, std::uint64_t step) = 0;
   /// Tells workers and coordinator that this worker goes, and how, and returns when that is sent.
   virtual void say_goodbye(Outcome outcome, std::uint64_t step) = 0;
+  /// After the goodbye: ends all connections, for good.
+  virtual void hang_up() = 0;
 
   // ---- the store ----
   /// `text` becomes the value of `key`, unless there is one. REQUIRES: the job has a store.

@@ -15,6 +15,9 @@ namespace {
 using membership::View;
 using step::ViewTable;
 
+/// What is in flight when a view ends is submitted again in the next: it must fit there.
+constexpr std::size_t kMostInFlight = 4096;
+
 }  // namespace
 
 ViewDriver::ViewDriver(Training& training, std::unique_ptr<Roster> roster, std::function<void()> on_change)
@@ -101,11 +104,28 @@ void ViewDriver::stand_outside() {
 // ---- in a step ----
 
 void ViewDriver::go_on_after(const Error& error) {
-  if (error.code != Code::peer_lost || !roster_) throw Failure(error.code, error.message);
-  // All have stopped, and no view follows: what the program still reduces after its loop is its own affair.
-  if (over()) return be_alone();
+  if (error.code != Code::peer_lost) throw Failure(error.code, error.message);
+  if (group_->full() && training_.reductions.all().size() > kMostInFlight)
+    throw Failure(Code::invalid,
+                  fmt::format("more than {} reductions are in flight, and {}", kMostInFlight, error.message));
+  // All have stopped, and no view follows, or this worker is in none: what it reduces is its own affair.
+  if (over() || left() || !counts() || awaits_loop()) return be_alone();
+  if (!roster_) return enter_anew();
+  if (group_->full()) roster_->end_view(view_);
   place_.on(ViewTable::view_ended);
   enter();
+}
+
+/// A job of one has nobody to agree with on a view.
+void ViewDriver::enter_anew() {
+  place_.on(ViewTable::view_ended);
+  group_->fence({Code::peer_lost, "the view is entered anew"});
+  take_stock();
+  place_.on(ViewTable::view_decided);
+  auto view = view_;
+  std::unique_ptr<collective::Group> group;
+  auto settled = try_enter(view, group).or_throw();
+  take_up(view, std::move(group), settled);
 }
 
 step::Rows ViewDriver::exchange(const std::function<std::string()>& row) {
@@ -283,7 +303,7 @@ void ViewDriver::take_up(const View& view, std::unique_ptr<collective::Group> gr
   if (settled.given_later) owed_ = *settled.given_later, owed_in_loop_ = settled.loop;
   place_.on(settled.given_later ? ViewTable::settled_owing : ViewTable::settled);
   on_change_();
-  roster_->report_adopted(view_, training_.job.step);
+  if (roster_) roster_->report_adopted(view_, training_.job.step);
   reclaimer_->take({std::move(ended), std::move(regions)});
 }
 

@@ -101,6 +101,7 @@ class ViewDriver {
   enum class Decision { stay, change, end };
 
   void enter();
+  void enter_anew();
   Result<Settled> try_enter(const membership::View& view, std::unique_ptr<collective::Group>& group);
   bool keeps_group(const membership::View& view);
   void take_stock();

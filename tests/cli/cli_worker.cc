@@ -11,6 +11,7 @@
 //                      begun it too and made the file
 //   quit=K             will exit with 0 in step K of its training
 //   throw=K            will throw out of step K of its training, and catch it
+//   outlives           its session will live on then: it says what comes of using it, and sleeps until it is killed
 //   fork=K             will fork in step K of its training; the child throws and ends
 //   weights=N          will share so many weights (16)
 //   samples=N          will deal out so many samples, ten in each step of its training
@@ -93,6 +94,8 @@ class Worker {
   void await(int rank) const;
   void train(std::uint64_t steps);
   void train_first(pliant::Session& session, std::uint64_t steps, std::vector<float>& weights) const;
+  void train_in(pliant::Session& session, std::uint64_t steps);
+  [[noreturn]] static void live_on(pliant::Session& session);
   void hand_over() const;
 
   void fork_a_child();
@@ -106,6 +109,7 @@ class Worker {
   wire::ViewNotice view_;
   std::string until_;
   std::optional<std::uint64_t> first_, crash_, quit_, throw_, fork_;
+  bool outlives_ = false;
   std::string hands_over_;
   std::size_t weights_ = 16;
   std::uint64_t samples_ = 0;
@@ -161,6 +165,28 @@ void Worker::train_first(pliant::Session& session, std::uint64_t steps, std::vec
 
 void Worker::train(std::uint64_t steps) {
   auto session = pliant::Session::join();
+  try {
+    train_in(session, steps);
+  } catch (const Thrown&) {
+    if (!outlives_ || getpid() != process_) throw;
+    live_on(session);
+  }
+}
+
+void Worker::live_on(pliant::Session& session) {
+  auto report = [](const char* what, const auto& use) {
+    try {
+      use();
+    } catch (const pliant::Failure& failure) {
+      fmt::print("{}: {}\n", what, failure.what()), std::fflush(stdout);
+    }
+  };
+  report("average", [&] { session.average("anything", 1); });
+  report("another loop", [&] { session.steps({.steps = 1}); });
+  for (;;) pause();
+}
+
+void Worker::train_in(pliant::Session& session, std::uint64_t steps) {
   std::vector<float> weights(weights_, 1.0F);
   session.share("weights", pliant::state_of(std::span(weights)));
   std::optional<pliant::ElasticSampler> sampler;
@@ -237,6 +263,7 @@ void Worker::run(const std::string& verb, const std::string& value) {
       {"crash", [&] { crash_ = std::stoull(value); }},
       {"quit", [&] { quit_ = std::stoull(value); }},
       {"throw", [&] { throw_ = std::stoull(value); }},
+      {"outlives", [&] { outlives_ = true; }},
       {"fork", [&] { fork_ = std::stoull(value); }},
       {"weights", [&] { weights_ = std::stoull(value); }},
       {"samples", [&] { samples_ = std::stoull(value); }},

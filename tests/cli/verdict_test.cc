@@ -224,6 +224,24 @@ TEST_F(Verdict, AWorkerThatThrowsAndLivesOnHoldsNobodyUp) {
   EXPECT_EQ(seen.status, 0) << seen.err;
 }
 
+TEST_F(Verdict, AWorkerWhoseSessionOutlivesWhatItThrowsHoldsNobodyUp) {
+  auto job = start_workers({"-n", "2", "--name", "job"},
+                           {"only=1", "throw=5", "outlives", "all", "until=" + path("enough"), "train=1000000"});
+  ASSERT_TRUE(view_becomes("job", {0, 2})) << job.err();
+  EXPECT_TRUE(process_runs(worker_of("job", 1))) << "it caught its exception and lives on";
+  ASSERT_TRUE(eventually([&] { return job.out().find("another loop: ") != std::string::npos; })) << job.out();
+  for (const char* use : {"average", "another loop"})
+    EXPECT_SAYS(job.out(), fmt::format("{}: an exception has left the loop of this session in step 5: since then this "
+                                       "worker is no part of the job",
+                                       use));
+  let_it_end();
+  ASSERT_TRUE(eventually([&] { return job.out().find("[0] done with") != std::string::npos; })) << job.err();
+  kill(worker_of("job", 1), SIGKILL);
+  auto seen = job.wait();
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  EXPECT_SAYS(seen.err, "an exception has left the loop in step 5: this worker leaves its job");
+}
+
 TEST_F(Verdict, AForkedChildThatUnwindsEndsNothing) {
   auto seen = run_workers({"-n", "2"}, {"fork=5", "train=30"});
   EXPECT_EQ(seen.status, 0) << seen.err;

@@ -151,6 +151,30 @@ TEST(Mesh, KeepsNoDescriptorOfNeighboursThatDied) {
   EXPECT_LE(descriptors(), before);
 }
 
+TEST(Mesh, ForgetsTheDeadThatNobodyAsksForAnyMore) {
+  TeamPlan plan(1);
+  News news;
+  Mesh mesh("test", plan.members[0], std::move(plan.listeners[0]), news.events());
+  wire::Member last;
+  for (std::uint64_t id = 1; id <= 20; ++id) {
+    auto child = spawn([] { pause(); });
+    last = {id, child, "@nobody/" + std::to_string(id)};
+    mesh.connect({last});
+    kill(child, SIGKILL);
+    ended(child);
+    until([&] { return news.losses() == id; });
+    mesh.on_settled({1});  // which is a member all the time, as far as this one knows
+    EXPECT_LE(mesh.known(), 3U) << "and whoever died since the view before";
+  }
+  mesh.on_settled({});
+  mesh.on_settled({});
+  EXPECT_EQ(mesh.known(), 0U);
+  mesh.connect({last});  // an old plan names it: it does not come to life by that
+  until([&] { return news.losses() == 21; });
+  EXPECT_TRUE(news.proven_last());
+  EXPECT_FALSE(mesh.reaches({last}));
+}
+
 /// Counts what it hears.
 struct Listening final : ViewEvents {
   std::atomic<int> messages{0};

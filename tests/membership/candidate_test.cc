@@ -233,13 +233,34 @@ TEST(Candidate, WhoeverIsOutOfAViewThatTheDeadActedInStaysOut) {
   EXPECT_TRUE(one.on_lost(2, true, kNow, 2).evicted);
 }
 
-TEST(CandidateWithStore, WhoeverIsOutOfAViewOfTheLostAsks) {
+/// Out of a view whose only member is lost without proof, and which the store takes when this one asks for it.
+Member one_that_asked(View& taken) {
   auto one = one_that_is_out(true);
   EXPECT_FALSE(one.on_lost(2, false, kNow).evicted) << "proof may follow";
   auto out = one.on_time(Member::kPatience);
-  ASSERT_TRUE(out.ask);
-  EXPECT_EQ(ids_of(*out.ask), (Ids{2}));
-  EXPECT_TRUE(one.on_decided(*out.ask, Member::kPatience).evicted);
+  EXPECT_TRUE(out.ask);
+  taken = out.ask.value_or(View{});
+  EXPECT_EQ(ids_of(taken), (Ids{2}));
+  EXPECT_FALSE(one.on_decided(taken, Member::kPatience).evicted) << "it asked for that itself";
+  return one;
+}
+
+TEST(CandidateWithStore, AViewOfTheLostEvictsNobodyWhileNobodyIsKnownToGoOnInIt) {
+  View taken;
+  auto one = one_that_asked(taken);
+  ASSERT_TRUE(one.on_time(Member::kPatience * 2).ask);
+  taken.term -= 1;  // as somebody else had asked for it before
+  EXPECT_FALSE(one.on_decided(taken, Member::kPatience * 2).evicted);
+  auto out = one.on_lost(2, true, kNow, 1);
+  ASSERT_TRUE(out.enter) << "nobody ever did";
+  EXPECT_EQ(ids_of(*out.enter), (Ids{1}));
+}
+
+TEST(CandidateWithStore, AViewOfTheLostEvictsOnceSomebodyHasGoneOnInIt) {
+  View taken;
+  auto one = one_that_asked(taken), another = one_that_asked(taken);
+  EXPECT_TRUE(one.on_message(2, wire::Decline{taken.term, notice_of(taken)}, kNow).evicted);
+  EXPECT_TRUE(another.on_lost(2, true, kNow, 2).evicted) << "it died there";
 }
 
 TEST(Candidate, WhatTheDeadMayHaveActedInStaysInForce) {

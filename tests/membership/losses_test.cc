@@ -51,5 +51,31 @@ TEST(Losses, OnlySuspicionsAreOutOfDate) {
   EXPECT_TRUE(losses.contains(3));
 }
 
+TEST(Losses, TheDeadAreForgottenWhenTheSecondViewHasNothingToDoWithThem) {
+  Losses losses;
+  losses.note(1, true, 4);
+  losses.note(2, true, 4);
+  losses.note(3, false, 0);
+  const auto second = [](auto id) { return id == 2; };
+  losses.on_settled(second);
+  EXPECT_TRUE(losses.ended(1)) << "a switch that was agreed on before may name it";
+  losses.on_settled(second);
+  EXPECT_FALSE(losses.contains(1));
+  EXPECT_TRUE(losses.ended(2)) << "it is in a view at hand";
+  EXPECT_TRUE(losses.contains(3)) << "a suspicion has rules of its own";
+}
+
+TEST(Losses, WhatIsSaidOfTheDeadAgainIsKeptForAnotherView) {
+  Losses losses;
+  const auto nobody = [](auto) { return false; };
+  losses.note(1, true, 4);
+  losses.on_settled(nobody);
+  losses.note(1, true, 5);
+  losses.on_settled(nobody);
+  EXPECT_EQ(losses.last_view_of(1), 5U);
+  losses.on_settled(nobody);
+  EXPECT_EQ(losses.size(), 0U);
+}
+
 }  // namespace
 }  // namespace pliant::membership

@@ -365,5 +365,42 @@ TEST(Elastic, AThousandReductionsInFlightSurviveADeath) {
   });
 }
 
+/// Reductions of ever other lengths, some of them in flight across the end of a view.
+void reduce_other_lengths(Runtime& runtime, std::size_t changes) {
+  constexpr std::size_t kInFlight = 50;
+  auto size = static_cast<double>(runtime.size());
+  for (std::size_t i = 0; i < changes; i += kInFlight) {
+    std::vector<std::vector<double>> values;
+    std::vector<step::StepReductionPtr> reductions;
+    for (std::size_t k = 0; k < kInFlight; ++k) values.emplace_back(1 + (i + k) % 3, 1);
+    for (auto& value : values)
+      reductions.push_back(runtime.submit(
+          {.name = "p", .dtype = Dtype::f64, .count = value.size(), .in = value.data(), .out = value.data()}));
+    for (const auto& reduction : reductions) runtime.wait(reduction);
+    for (const auto& value : values) ASSERT_EQ(value.back(), size) << "after " << i;
+  }
+}
+
+constexpr std::size_t kChanges = 8'500;  // a view has room for 8192
+
+TEST(Elastic, LengthsMayChangeMoreOftenThanAViewHasRoomFor) {
+  run_workers(2, [](Runtime& runtime) {
+    runtime.start({.steps = 2});
+    reduce_other_lengths(runtime, kChanges);
+    for (auto step = runtime.begin_step(); step; step = runtime.begin_step()) {
+      reduce_other_lengths(runtime, step->index() == 0 ? kChanges : 100);
+      runtime.close_step();
+      runtime.end_step();
+    }
+    EXPECT_EQ(runtime.size(), 2);
+  });
+}
+
+TEST(Elastic, LengthsMayChangeAsOftenInAJobOfOne) {
+  auto runtime = Runtime::join({}).or_throw();
+  runtime->start({.steps = 1});
+  reduce_other_lengths(*runtime, kChanges);
+}
+
 }  // namespace
 }  // namespace pliant::session

@@ -52,12 +52,14 @@ class PlayedTransport final : public Transport {
     return std::ranges::none_of(members, [&](const auto& member) { return post_.out_of_reach.contains(member.id); });
   }
   void believe_dead(std::uint64_t, std::uint64_t) override {}
+  void on_settled(std::set<std::uint64_t>) override {}
   void note_view(std::uint64_t) override {}
   Result<std::unique_ptr<collective::Group>> form(collective::Team) override { return Error{Code::peer_lost, ""}; }
   void tell(wire::Message message) override { post_.told.push_back(std::move(message)); }
   void report(wire::Progress) override {}
   void report_outcome(Outcome, std::uint64_t) override {}
   void say_goodbye(Outcome, std::uint64_t) override {}
+  void hang_up() override {}
   void decide(const std::string&, const std::string&, Answered) override {}
 
  private:
@@ -212,6 +214,23 @@ TEST(Roster, WhoeverIsOutOfReachAllTheTimeDoesNotHoldUpARecovery) {
   EXPECT_EQ(proposed(), 0) << "it may be connected yet";
   pass(platform, post, 200ms);
   EXPECT_GT(proposed(), 0);
+}
+
+TEST(Absentees, WhoeverIsGoneForGoodIsForgottenInTheNextViewWithoutIt) {
+  Absentees absentees;
+  for (std::uint64_t epoch = 1; epoch <= 100; ++epoch) {
+    auto newcomer = 10 * epoch;
+    absentees.on_view(View{1, epoch, 42, epoch, {{0, 0, "@0"}, {newcomer, 0, "@1"}, {newcomer + 1, 0, "@2"}}});
+    absentees.on_goodbye(newcomer, epoch);
+    absentees.on_death(newcomer + 1);
+    absentees.on_death(newcomer + 2);  // which was never in a view
+    EXPECT_FALSE(absentees.anybody_may_return());
+    EXPECT_EQ(absentees.size(), 3U);
+    absentees.on_settled({0, newcomer, newcomer + 1});
+    EXPECT_EQ(absentees.size(), 2U);
+    absentees.on_settled({0});
+    EXPECT_EQ(absentees.size(), 0U);
+  }
 }
 
 TEST(Absentees, WhoeverDiedBeforeItsViewWasInForceIsNotExpected) {

@@ -183,6 +183,7 @@ void Faults::switches(const Process& first) {
 /// All of a step is reduced but the last row is not out: whoever says that goes on when another has ended the view.
 void Faults::publishes(Process& process, const Word& word) {
   using enum StepState;
+  if (reductions_dice_) lose_after(process, word);
   if (late_in_ != exchanging || process.watch().step() != exchanging) return;
   if (word.kind == Word::Kind::row) has_row_out_.insert(process.id());
   if (word.kind != Word::Kind::reduced || !word.name.ends_with("second") || has_row_out_.contains(process.id())) return;
@@ -192,6 +193,16 @@ void Faults::publishes(Process& process, const Word& word) {
   late_in_.reset();
   goes_on_later_ = process.id();
   hold_up(process, dice_.between(microseconds(20), microseconds(60)));  // the others reduce their parts meanwhile
+}
+
+void Faults::lose_after(const Process& process, const Word& word) {
+  constexpr int kMost = 3;
+  if (word.kind != Word::Kind::reduced || !word.name.starts_with("plain") || losses_after_reductions_ == kMost) return;
+  if (!reductions_dice_->chance(2)) return;
+  ++losses_after_reductions_;
+  world_.scheduler().after(Nanos(0), [this, id = process.id()] {
+    if (auto* victim = world_.worker(id); victim && may_die(*victim)) world_.kill(*victim);
+  });
 }
 
 void Faults::fences(const Process& first) {

@@ -21,6 +21,8 @@ class Faults {
   /// When all is calm again, two hosts that are not the coordinator's lose sight of each other for most of a minute,
   /// and the job is asked to grow.
   void part_hosts_later();
+  /// Now and then a worker dies that has given its part of a plain reduction: those who hear of that last lack it.
+  void lose_after_reductions(const Rng& dice) { reductions_dice_ = dice; }
 
   /// The whole job was told to leave; or some worker was.
   bool stop_asked() const { return stop_asked_; }
@@ -59,6 +61,7 @@ class Faults {
   void switches(const Process& first);
   void publishes(Process& process, const Word& word);
   void fences(const Process& first);
+  void lose_after(const Process& process, const Word& word);
   Fault any_fault();
   void fire(Process& process);
   void strike(Fault fault, Process& process);
@@ -69,6 +72,8 @@ class Faults {
   const int hosts_;
   int faults_left_ = 0;
   std::vector<Aimed> aimed_;
+  std::optional<Rng> reductions_dice_;
+  int losses_after_reductions_ = 0;
   std::optional<StepState> late_in_;            // the next worker in that state is held up
   std::set<std::uint64_t> has_row_out_;         // in this step
   std::optional<std::uint64_t> goes_on_later_;  // a worker that is held up until another has ended the view

@@ -51,6 +51,7 @@ class Job {
         checker_(world_, setting_.script.samples, setting_.script.epochs),
         faults_(world_, checker_, dice_, setting_.faults),
         growth_(world_, checker_) {
+    if (setting_.script.kind == Script::Kind::in_flight) faults_.lose_after_reductions(Rng(combine(options.seed, 3)));
     const auto& script = setting_.script;
     world_.note("{} hosts{}, {} workers, program '{}', {} samples, batch {}, {} epochs, {} faults", setting_.hosts,
                 setting_.store ? " and a store" : "", setting_.workers, name_of(script.kind), script.samples,

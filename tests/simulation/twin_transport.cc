@@ -316,6 +316,15 @@ void TwinTransport::believe_dead(std::uint64_t id, std::uint64_t view) {
   });
 }
 
+void TwinTransport::on_settled(std::set<std::uint64_t> at_hand) {
+  for (auto at = links_.begin(); at != links_.end();) {
+    auto& [id, link] = *at;
+    bool of_no_interest = link.lost && link.proven && !link.dialing && !at_hand.contains(id);
+    bool before = std::exchange(link.settled_without, of_no_interest);
+    at = before && of_no_interest ? links_.erase(at) : std::next(at);
+  }
+}
+
 void TwinTransport::lose(std::uint64_t id, bool proven, const std::string& how, std::uint64_t view) {
   auto& link = links_[id];
   link.member.id = id;

@@ -45,12 +45,14 @@ class TwinTransport final : public session::Transport {
   void send(std::vector<std::uint64_t> ids, wire::Message message) override;
   bool reaches(const std::vector<wire::Member>& members) const override;
   void believe_dead(std::uint64_t id, std::uint64_t view) override;
+  void on_settled(std::set<std::uint64_t> at_hand) override;
   void note_view(std::uint64_t epoch) override { process_.note_view(epoch); }
   Result<std::unique_ptr<collective::Group>> form(collective::Team team) override;
   void tell(wire::Message message) override;
   void report(wire::Progress progress) override;
   void report_outcome(Outcome outcome, std::uint64_t step) override;
   void say_goodbye(Outcome outcome, std::uint64_t step) override;
+  void hang_up() override {}  // a program that has failed ends soon
   void decide(const std::string& key, const std::string& text, Answered answered) override;
 
   // ---- groups ----
@@ -80,6 +82,7 @@ class TwinTransport final : public session::Transport {
   struct Link {
     wire::Member member{};
     bool connected = false, lost = false, proven = false, orderly = false, dialing = false;
+    bool settled_without = false;
     std::uint64_t connection = 0;  // its number
     std::uint64_t last_view = 0;   // of the dead
     InOrder order{};               // of what is sent on it

@@ -1,0 +1,170 @@
+// The coordinator: whether the job is over, and how it ended.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/planted.h"
+#include "membership/coordinator.h"
+
+namespace pliant::membership {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Nanos kTimeToReport = 1s;  // for a newcomer to say that it has become a member
+
+}  // namespace
+
+// ---- is anybody left? ----
+
+/// As far as this coordinator knows, it may be in the newest view: in one, or out of sight.
+bool Coordinator::may_be_member(std::uint64_t id) const {
+  const auto& worker = workers_.at(id);
+  if (has_ended(worker) || worker.goodbye) return false;
+  if (worker.link) {
+    if (!in_view(id) || worker.ready) return false;  // whoever is ready has said that it is in no view
+    return worker.view >= newest_of_the_dead() || !asked_ || !worker.answered;
+  }
+  if (in_view(id) || is_planned(id)) return true;
+  // A worker that is out of sight may be a member of a view that is known only from those who died in it, or left for
+  // it.
+  if (newest_of_the_dead() <= view_.epoch && !any_member(Outcome::left)) return false;
+  return (worker.named || worker.served || worker.invited) && !is_disowned(worker);
+}
+
+/// Its agent has named all of its workers, and this is not among them. Of one that was never heard of here, any agent
+/// may be the one.
+bool Coordinator::is_disowned(const Worker& worker) const {
+  auto has_named_all = [](const auto& agent) { return agent.second.link && agent.second.complete; };
+  if (worker.named) return false;
+  if (!worker.joined && worker.self.host.empty()) return std::ranges::all_of(agents_, has_named_all);
+  auto agent = agents_.find(worker.self.host);
+  return agent != agents_.end() && has_named_all(*agent);
+}
+
+/// The epoch of the newest view that somebody who has ended was in. Others may have been left behind in an older one.
+std::uint64_t Coordinator::newest_of_the_dead() const {
+  std::uint64_t newest = 0;
+  for (const auto& [id, worker] : workers_)
+    if (worker.ended) newest = std::max(newest, worker.last_view);
+  return newest;
+}
+
+/// Those who are there and may have been left behind have time to say more; then they are asked which view they know.
+void Coordinator::look_for_the_end() {
+  if (!may_all_be_gone()) {
+    gone_since_.reset();
+    asked_ = false;
+    return;
+  }
+  if (!gone_since_) gone_since_ = now_;
+  if (now_ - *gone_since_ < kTimeToReport || std::exchange(asked_, true)) return;
+  for (auto& [id, worker] : workers_) worker.answered = false;
+  claim_above(term_);
+}
+
+/// Nobody is left but those who are there and may have been left behind.
+bool Coordinator::may_all_be_gone() const {
+  return formed() && std::ranges::none_of(workers_, [&](const auto& entry) {
+           const auto& worker = entry.second;
+           return may_be_member(entry.first) && !(worker.link && worker.view < newest_of_the_dead());
+         });
+}
+
+bool Coordinator::all_gone() const {
+  return formed() && std::ranges::none_of(workers_, [&](const auto& entry) { return may_be_member(entry.first); });
+}
+
+/// Somebody who is there may have become a member of a view that is not known here, and will say so.
+bool Coordinator::may_have_switched() const {
+  if (!gone_since_ || now_ - *gone_since_ >= kTimeToReport) return false;
+  return std::ranges::any_of(workers_, [&](const auto& entry) {
+    const auto& [id, worker] = entry;
+    return is_there(worker) && !worker.goodbye && (in_view(id) || is_planned(id));
+  });
+}
+
+bool Coordinator::over() const {
+  return all_gone() && !may_have_switched() && !(lost() && rescue_ != Rescue::impossible);
+}
+
+bool Coordinator::lost() const {
+  if (!all_gone() || may_have_switched() || stopping_ || anybody_finished()) return false;
+  return !any_member(Outcome::stopped) || !waiting().empty();
+}
+
+Letters Coordinator::on_checkpoint(std::optional<std::uint64_t> step, const std::string& why) {
+  if (!needs_checkpoint()) return act();
+  bool some_will_come = restarts_ >= 0 || !waiting().empty();
+  rescue_ = step && some_will_come ? Rescue::possible : Rescue::impossible;
+  resume_step_ = step.value_or(0);
+  no_rescue_ = step ? "no restarts are left (--max-restarts)" : why;
+  return act();
+}
+
+// ---- how it ended ----
+
+void Coordinator::tell_over() {
+  if (!hopeless_.empty()) tell_agents_over({static_cast<std::uint8_t>(Outcome::failed), hopeless_});
+  if (!over()) return;
+  for (auto& [id, worker] : workers_)
+    if (!worker.goodbye && is_there(worker) && !std::exchange(worker.told, true)) send(worker.link, wire::Over{});
+  auto how = verdict();
+  tell_agents_over({static_cast<std::uint8_t>(how), how == Outcome::failed ? reason_of_failure() : std::string()});
+}
+
+/// Somebody's last loop is finished. One that has ended may have finished a loop before the program's last: then others
+/// have trained on, or were stopped, in a view without it.
+bool Coordinator::anybody_finished() const {
+  if (any_member(Outcome::stopped)) return false;  // in the program's last loop, where all say the same
+  if (any_member(Outcome::finished)) return true;
+  std::uint64_t trained_in = 0;
+  for (const auto& [id, worker] : workers_) trained_in = std::max(trained_in, worker.trained_in);
+  return std::ranges::any_of(workers_, [&](const auto& entry) {
+    const auto& worker = entry.second;
+    return worker.outcome == Outcome::finished &&
+           (!worker.ended || std::max(worker.last_view, worker.view) >= trained_in);
+  });
+}
+
+/// A member of the newest view, or of one that is known only from those who have ended in it.
+bool Coordinator::was_last(std::uint64_t id) const { return in_view(id) || workers_.at(id).last_view > view_.epoch; }
+
+bool Coordinator::any_member(Outcome outcome) const {
+  return std::ranges::any_of(
+      workers_, [&](const auto& entry) { return entry.second.outcome == outcome && was_last(entry.first); });
+}
+
+Outcome Coordinator::verdict() const {
+  if (!hopeless_.empty()) return Outcome::failed;
+  if (!over()) return Outcome::running;
+  if (anybody_finished() || planted("failure-is-finished")) return Outcome::finished;
+  return stopping_ || any_member(Outcome::stopped) ? Outcome::stopped : Outcome::failed;
+}
+
+std::string Coordinator::reason_of_failure() const {
+  std::string ends;
+  std::size_t others = 0;
+  for (const auto& member : view_.members) {
+    const auto& worker = workers_.at(member.id);
+    auto how = worker.words.empty() ? "it is gone" : worker.words;
+    if (worker.goodbye) how = fmt::format("it {}", worker.outcome == Outcome::failed ? "failed" : "left");
+    auto one = fmt::format("{}worker {}: {}", ends.empty() ? "" : ", ", member.id, how);
+    if (ends.size() + one.size() > wire::kMaxText / 2)
+      ++others;
+    else
+      ends += one;
+  }
+  if (others) ends += fmt::format(" and {} more", others);
+  return fmt::format("no worker is left that holds the state of the training ({}); {}", ends, no_rescue_);
+}
+
+/// After the newest view: an agent that hears of one later takes the end back.
+void Coordinator::tell_agents_over(const wire::Over& over) {
+  tell_agents();
+  for (auto& [host, agent] : agents_)
+    if (agent.link && agent.complete && !std::exchange(agent.told_over, true)) send(agent.link, over);
+}
+
+}  // namespace pliant::membership
