@@ -103,7 +103,8 @@ void Head::keep_coordinator() {
     events_.note("coordinator", "connected");
     wire::AgentHello watching{record().name, "", 0};
     keeper_->send(watching);
-    keeper_->send(watching);  // that is all
+    keeper_->send(watching);                                               // that is all
+    if (phase_ == Phase::stopping && !stop_wanted_) stop_wanted_ = false;  // the one before may not have heard it
   };
   events.on_message = [this](const wire::Message& message) { on_message(message); };
   events.on_hopeless = [this](const Error& error) { on_hopeless(error); };

@@ -42,7 +42,9 @@ std::string memory_text(const membership::Memory& memory) {
     all["outcomes"].push_back({{"id", id}, {"outcome", static_cast<int>(outcome)}});
   all["ended"] = json::array();
   for (const auto& [id, view] : memory.ended) all["ended"].push_back({{"id", id}, {"view", view}});
-  all["invited"] = memory.invited;
+  all["invited"] = json::array();
+  for (const auto& [id, host] : memory.invited) all["invited"].push_back({{"id", id}, {"host", host}});
+  all["hosts"] = memory.hosts;
   return all.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
@@ -59,7 +61,8 @@ std::optional<membership::Memory> memory_from(const std::string& text) {
     for (const auto& each : all.at("outcomes"))
       memory.outcomes[each.at("id")] = wire::outcome_in(each.at("outcome").get<std::uint8_t>());
     for (const auto& each : all.at("ended")) memory.ended[each.at("id")] = each.at("view").get<std::uint64_t>();
-    memory.invited = all.at("invited").get<std::set<std::uint64_t>>();
+    for (const auto& each : all.at("invited")) memory.invited[each.at("id")] = each.at("host").get<std::string>();
+    memory.hosts = all.at("hosts").get<std::set<std::string>>();
     return memory;
   } catch (const json::exception&) {
     return std::nullopt;

@@ -66,19 +66,18 @@ bool Supervision::judged() {
 /// The coordinator's word; without one, what the workers have written down. The exit codes of a job that never began
 /// are all there is to know of it.
 Outcome Supervision::judgement() const {
-  bool all_good = true, perhaps = false, known = false;
-  auto said = word_.outcome_or(Outcome::failed);
+  bool all_good = true, some_finished = false, perhaps_well = false;
   for (const auto& worker : workers_) {
     const auto& ending = *worker.ending;
     all_good = all_good && ending.good();
-    if (!word_.in_view(worker.id)) continue;
-    known = true;
-    perhaps = perhaps || ending.good() || ending.unknown;
-    if (!word_.is_over() && driver_.note_of(worker.id).outcome == Outcome::finished) said = Outcome::finished;
+    if (driver_.note_of(worker.id).outcome != Outcome::finished) continue;
+    some_finished = true;
+    perhaps_well = perhaps_well || ending.good() || ending.unknown;
   }
   if (!word_.has_begun()) return all_good && !options_.attached ? Outcome::finished : Outcome::failed;
+  auto said = word_.outcome_or(some_finished ? Outcome::finished : Outcome::failed);
   // The program has the last word: what follows its loop may fail.
-  return said == Outcome::finished && known && !perhaps ? Outcome::failed : said;
+  return said == Outcome::finished && some_finished && !perhaps_well ? Outcome::failed : said;
 }
 
 void Supervision::conclude(Outcome outcome) {

@@ -12,6 +12,13 @@ namespace {
 /// A predecessor may have used more numbers than it could write down.
 constexpr std::uint64_t kNumbersAhead = 64;
 
+/// What this host's last coordinator could not store while the store did not answer.
+bool is_newer(const membership::Memory& own, const membership::Memory& stored) {
+  auto place = [](const membership::View& view) { return std::pair(view.epoch, view.term); };
+  return own.view.restarts == stored.view.restarts && !stored.view.members.empty() &&
+         place(own.view) > place(stored.view);
+}
+
 }  // namespace
 
 Tenure::Tenure(const Clock& clock, std::unique_ptr<membership::Store> store, TenureOptions options, TenureEvents events)
@@ -41,6 +48,7 @@ void Tenure::on_memory(const Result<membership::Entry>& entry) {
   revision_ = entry.value().revision;
   answered_ = clock_.now();
   auto memory = memory_from(entry.value().text);
+  if (memory && options_.own && is_newer(*options_.own, *memory)) memory = options_.own;
   if (memory) memory->next_id += kNumbersAhead;
   state_ = State::serving;
   events_.serve(memory);

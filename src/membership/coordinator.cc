@@ -19,7 +19,7 @@ constexpr Nanos kUnreached = std::chrono::seconds(30);
 bool Memory::operator==(const Memory& other) const {
   return view.hash() == other.view.hash() && wanted == other.wanted && spare == other.spare &&
          next_id == other.next_id && restarts == other.restarts && stopping == other.stopping &&
-         outcomes == other.outcomes && ended == other.ended && invited == other.invited;
+         outcomes == other.outcomes && ended == other.ended && invited == other.invited && hosts == other.hosts;
 }
 
 Coordinator::Coordinator(CoordinatorOptions options, const std::optional<Memory>& memory)
@@ -40,7 +40,11 @@ Coordinator::Coordinator(CoordinatorOptions options, const std::optional<Memory>
     worker.ended = worker.counted = true;
     worker.last_view = last_view;
   }
-  for (auto id : memory->invited) workers_[id].invited = true;
+  for (const auto& [id, host] : memory->invited) {
+    workers_[id].invited = true;
+    workers_[id].self.host = host;
+  }
+  for (const auto& host : memory->hosts) agents_.try_emplace(host);
 }
 
 Memory Coordinator::memory() const {
@@ -52,7 +56,8 @@ Memory Coordinator::memory() const {
     if (worker.outcome == Outcome::finished || (worker.outcome != Outcome::running && was_last(id)))
       memory.outcomes[id] = worker.outcome;
     if (has_ended(worker) && was_last(id)) memory.ended[id] = worker.last_view;
-    if (worker.invited && !worker.ended && !in_view(id)) memory.invited.insert(id);
+    if (worker.invited && !worker.ended && !in_view(id)) memory.invited.emplace(id, worker.self.host);
+    for (const auto& [host, agent] : agents_) memory.hosts.insert(host);
   }
   return memory;
 }

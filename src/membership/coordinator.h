@@ -107,7 +107,9 @@ struct Memory {
   /// Members of the view, or of a later one, whose process has ended, and the epoch of the view that each was in.
   std::map<std::uint64_t, std::uint64_t> ended{};
   /// Workers outside of the view that were in a plan, and are not known to have ended: they may have become members.
-  std::set<std::uint64_t> invited{};
+  /// Each with its host.
+  std::map<std::uint64_t, std::string> invited{};
+  std::set<std::string> hosts{};  ///< that have had an agent
   bool operator==(const Memory& other) const;
 };
 
@@ -191,6 +193,7 @@ class Coordinator {
   bool anybody_finished() const;
   bool may_be_member(std::uint64_t id) const;
   bool is_disowned(const Worker& worker) const;
+  bool may_know_more() const;
   bool may_all_be_gone() const;
   void look_for_the_end();
   void hear_view(std::uint64_t id, const wire::ViewNotice& notice);

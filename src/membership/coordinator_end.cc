@@ -33,14 +33,10 @@ bool Coordinator::may_be_member(std::uint64_t id) const {
   return (worker.named || worker.served || worker.invited) && !is_disowned(worker);
 }
 
-/// Its agent has named all of its workers, and this is not among them. Of one that was never heard of here, any agent
-/// may be the one.
+/// Its agent has named all of its workers, and this is not among them.
 bool Coordinator::is_disowned(const Worker& worker) const {
-  auto has_named_all = [](const auto& agent) { return agent.second.link && agent.second.complete; };
-  if (worker.named) return false;
-  if (!worker.joined && worker.self.host.empty()) return std::ranges::all_of(agents_, has_named_all);
   auto agent = agents_.find(worker.self.host);
-  return agent != agents_.end() && has_named_all(*agent);
+  return agent != agents_.end() && agent->second.link && agent->second.complete && !worker.named;
 }
 
 /// The epoch of the newest view that somebody who has ended was in. Others may have been left behind in an older one.
@@ -72,8 +68,20 @@ bool Coordinator::may_all_be_gone() const {
          });
 }
 
+/// Somebody has died in a view that was never reported here: which workers were in it, only the agents of all hosts
+/// together can tell.
+bool Coordinator::may_know_more() const {
+  if (newest_of_the_dead() <= view_.epoch) return false;
+  return std::ranges::any_of(agents_, [](const auto& entry) {
+    const auto& [host, agent] = entry;
+    bool only_watches = host.empty() && agent.slots == 0;
+    return !only_watches && !(agent.link && agent.complete);
+  });
+}
+
 bool Coordinator::all_gone() const {
-  return formed() && std::ranges::none_of(workers_, [&](const auto& entry) { return may_be_member(entry.first); });
+  return formed() && !may_know_more() &&
+         std::ranges::none_of(workers_, [&](const auto& entry) { return may_be_member(entry.first); });
 }
 
 /// Somebody who is there may have become a member of a view that is not known here, and will say so.

@@ -449,7 +449,7 @@ TEST_F(CoordinatorTest, ASuccessorWaitsForWhoeverMayHaveBeenTakenIn) {
   join_ready(1);
   EXPECT_EQ(planned(), (Ids{0, 1}));
   auto memory = machine_->memory();
-  EXPECT_EQ(memory.invited, (std::set<std::uint64_t>{1}));
+  EXPECT_EQ(memory.invited, (std::map<std::uint64_t, std::string>{{1, ""}}));
   make({.wanted = 1}, memory);
   hello();
   say(kAgent, wire::Started{0, 100});

@@ -147,6 +147,7 @@ void AgentTwin::connect() {
   wire::AgentHello watching{"simulated", "", 0, ""};
   send(watching);
   send(watching);
+  stop_wanted_ = stopping_;  // the one before may not have heard it
 }
 
 void AgentTwin::on_closed(std::uint64_t connection) {

@@ -85,7 +85,7 @@ JobOutcome Job::run() {
     growth_.begin();
   }
   try {
-    while (world_.failure().empty() && !world_.over()) {
+    while (world_.failure().empty() && !world_.over() && !world_.offices().only_orphans_left()) {
       if (world_.now() > kLimit || world_.scheduler().events() > kMostEvents) {
         note_situation();
         world_.fail(
@@ -141,7 +141,8 @@ void Job::verify() {
       if (const auto* step = std::get_if<record::StepRecord>(&line))
         outcome_.salvaged += static_cast<std::uint64_t>(
             std::ranges::count_if(step->samples, [](const auto& contribution) { return contribution.by.has_value(); }));
-  bool failed = world_.offices().end()->outcome == Outcome::failed;  // rightly, see above
+  bool failed = world_.offices().end()->outcome == Outcome::failed;   // rightly, see above
+  failed = failed || (faults_.stop_asked() && checker_.any_threw());  // whichever came first
   auto verified = record::verify(records, {.partial = failed});
   if (!verified.ok) world_.fail("verify: " + (verified.faults.empty() ? verified.text() : verified.faults.front()));
 }

@@ -95,9 +95,18 @@ void Offices::agent_ends(const std::string& name) {
   world_.note("{} ends", name);
   if (!agent.setting().part) {
     end_ = JobEnd{agent.outcome(), agent.word().reason()};
+    ended_at_ = world_.now();
     world_.note("the job is over: {} {}", name_of(end_->outcome), end_->reason);
   }
   drop_agent(std::string(name), false);
+}
+
+bool Offices::only_orphans_left() const {
+  if (!end_ || world_.now() - ended_at_ < seconds(90)) return false;
+  return std::ranges::none_of(world_.workers(), [this](const Process* process) {
+    auto at = agents_.find(agent_of(process->host()));
+    return at != agents_.end() && at->second;
+  });
 }
 
 bool Offices::any_part_runs() const {
@@ -169,6 +178,7 @@ void Offices::coordinator_ends(const std::string& place, HowItEnds how) {
     if (!which || coordinator_at(place) != which) return;
     if (how == HowItEnds::over && job_is_gone(place)) {
       end_ = JobEnd{which->coordinator().verdict(), "nobody was there to hear it"};
+      ended_at_ = world_.now();
       world_.note("nothing is left of the job, which {}", name_of(end_->outcome));
     }
     coordinators_.erase(place);

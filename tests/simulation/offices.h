@@ -49,6 +49,9 @@ class Offices {
   void begin();
   /// Whoever ran the job has ended, and said how the job did.
   const std::optional<JobEnd>& end() const { return end_; }
+  /// The job has ended for long, and those who are left are where nobody runs it any more: they wait for somebody who
+  /// does.
+  bool only_orphans_left() const;
   /// Somebody has heard that the job is over.
   bool over_said() const { return over_said_; }
 
@@ -132,6 +135,7 @@ class Offices {
   std::map<std::uint64_t, Wire> wires_;            // by connection
   std::map<std::string, record::MemoryLog> logs_;  // by name
   std::optional<JobEnd> end_;
+  Nanos ended_at_{0};
   bool over_said_ = false;
   int next_pid_ = 100'000;
 };
