@@ -33,6 +33,7 @@ namespace {
 using namespace std::chrono_literals;
 
 constexpr Nanos kLoneliness = 3s;
+constexpr Nanos kTimeToHear = 30s;  // for hosts that are out of reach when the job is over
 constexpr Nanos kTimeToServe = 5s;  // the agent starts another one, if there still is an agent
 constexpr auto kLook = 50ms;
 constexpr auto kBetweenLooks = 500ms;  // into the store
@@ -212,7 +213,8 @@ void CoordinatorProcess::look_around() {
     return;
   }
   bool over = was_attended_ && server_->coordinator().over();
-  if ((over && tenure_->is_stored()) || now - attended_at_ >= kLoneliness) loop_.stop();
+  bool done = over && tenure_->is_stored() && !server_->coordinator().some_have_not_heard();
+  if (done || now - attended_at_ >= (over ? kTimeToHear : kLoneliness)) loop_.stop();
 }
 
 /// This process does not keep the directory any more. What it knows of the job is for the next coordinator, if an agent

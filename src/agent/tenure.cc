@@ -1,5 +1,6 @@
 #include "agent/tenure.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "agent/coordinator_memory.h"
@@ -12,11 +13,18 @@ namespace {
 /// A predecessor may have used more numbers than it could write down.
 constexpr std::uint64_t kNumbersAhead = 64;
 
-/// What this host's last coordinator could not store while the store did not answer.
-bool is_newer(const membership::Memory& own, const membership::Memory& stored) {
+/// What this host's last coordinator could not store while the store did not answer is facts about the same lineage.
+void add_facts(const membership::Memory& own, membership::Memory& memory) {
   auto place = [](const membership::View& view) { return std::pair(view.epoch, view.term); };
-  return own.view.restarts == stored.view.restarts && !stored.view.members.empty() &&
-         place(own.view) > place(stored.view);
+  if (own.view.restarts != memory.view.restarts || memory.view.members.empty()) return;
+  if (place(own.view) > place(memory.view)) memory.view = own.view;
+  memory.next_id = std::max(memory.next_id, own.next_id);
+  memory.stopping = memory.stopping || own.stopping;
+  memory.outcomes.insert(own.outcomes.begin(), own.outcomes.end());
+  memory.ended.insert(own.ended.begin(), own.ended.end());
+  memory.invited.insert(own.invited.begin(), own.invited.end());
+  std::erase_if(memory.invited, [&](const auto& entry) { return memory.ended.contains(entry.first); });
+  memory.hosts.insert(own.hosts.begin(), own.hosts.end());
 }
 
 }  // namespace
@@ -48,7 +56,7 @@ void Tenure::on_memory(const Result<membership::Entry>& entry) {
   revision_ = entry.value().revision;
   answered_ = clock_.now();
   auto memory = memory_from(entry.value().text);
-  if (memory && options_.own && is_newer(*options_.own, *memory)) memory = options_.own;
+  if (memory && options_.own) add_facts(*options_.own, *memory);
   if (memory) memory->next_id += kNumbersAhead;
   state_ = State::serving;
   events_.serve(memory);

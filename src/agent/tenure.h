@@ -34,7 +34,7 @@ namespace pliant::agent {
 struct TenureOptions {
   std::string job;                          ///< its name in the store
   std::string place;                        ///< where this coordinator is, as the election offered it
-  std::optional<membership::Memory> own{};  ///< what a coordinator left on this host; with a store, if it is newer
+  std::optional<membership::Memory> own{};  ///< what a coordinator left on this host; with a store, its facts count too
   bool founds = true;                       ///< a job of which the store knows nothing
 };
 

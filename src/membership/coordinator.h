@@ -140,6 +140,8 @@ class Coordinator {
   bool formed() const { return view_.size() > 0; }
   /// Every member of the view is done or dead.
   bool over() const;
+  /// The agent of some host has not been told that the job is over, because it is out of reach.
+  bool some_have_not_heard() const;
   /// All who held the state of the job are gone: is there a checkpoint?
   bool needs_checkpoint() const { return lost() && rescue_ == Rescue::open; }
   /// How the job ended: running while it has not, else finished, stopped or failed.

@@ -97,6 +97,11 @@ bool Coordinator::over() const {
   return all_gone() && !may_have_switched() && !(lost() && rescue_ != Rescue::impossible);
 }
 
+bool Coordinator::some_have_not_heard() const {
+  return std::ranges::any_of(agents_,
+                             [](const auto& entry) { return !entry.first.empty() && !entry.second.told_over; });
+}
+
 bool Coordinator::lost() const {
   if (!all_gone() || may_have_switched() || stopping_ || anybody_finished()) return false;
   return !any_member(Outcome::stopped) || !waiting().empty();

@@ -10,6 +10,7 @@ namespace {
 
 constexpr Nanos kLoneliness = seconds(3);
 constexpr Nanos kTimeToServe = seconds(5);
+constexpr Nanos kTimeToHear = seconds(30);
 
 agent::EventLog log_of(Offices& offices) {
   agent::EventLog log;
@@ -87,8 +88,10 @@ void CoordinatorTwin::look_around() {
     return;
   }
   bool over = was_attended_ && reception_->coordinator().over();
-  if (over && tenure_.is_stored()) return offices_.coordinator_ends(place_, Offices::HowItEnds::over);
-  if (now - attended_at_ >= kLoneliness) offices_.coordinator_ends(place_, Offices::HowItEnds::lonely);
+  bool done = over && tenure_.is_stored() && !reception_->coordinator().some_have_not_heard();
+  if (done || (over && now - attended_at_ >= kTimeToHear))
+    return offices_.coordinator_ends(place_, Offices::HowItEnds::over);
+  if (!over && now - attended_at_ >= kLoneliness) offices_.coordinator_ends(place_, Offices::HowItEnds::lonely);
 }
 
 // ---- processes of its host ----
