@@ -71,7 +71,7 @@ bool Coordinator::may_all_be_gone() const {
 /// Somebody has died in a view that was never reported here: which workers were in it, only the agents of all hosts
 /// together can tell.
 bool Coordinator::may_know_more() const {
-  if (newest_of_the_dead() <= view_.epoch) return false;
+  if (newest_of_the_dead() <= view_.epoch || anybody_finished()) return false;
   return std::ranges::any_of(agents_, [](const auto& entry) {
     const auto& [host, agent] = entry;
     bool only_watches = host.empty() && agent.slots == 0;
