@@ -292,7 +292,9 @@ void Runtime::end_loop() {
   auto& journal = *training_.journal;
   auto* roster = views_.roster();
   bool inside = !roster || roster->is_member();
-  outcome_ = training_.finished() ? Outcome::finished : views_.left() || !inside ? Outcome::left : Outcome::stopped;
+  // Whoever the others have gone on without cannot say that its last step is the job's.
+  bool finished = training_.finished() && (inside || !training_.replica.is(step::ReplicaTable::blank));
+  outcome_ = finished ? Outcome::finished : views_.left() || !inside ? Outcome::left : Outcome::stopped;
   if (training_.loop.is(step::LoopTable::running)) training_.loop.on(step::LoopTable::end);
   journal.stable(job.step, std::nan(""));
   if (views_.speaks_for_job() && journal.keeps_checkpoints())
