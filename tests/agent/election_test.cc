@@ -26,6 +26,7 @@ struct Host {
     events.on_place = [this](const std::string& address, bool is_here) {
       place = address;
       here = is_here;
+      times_here += is_here;
       learned.push_back(clock.now());
     };
     events.on_trouble = [this](const std::string& line) { troubles.push_back(line); };
@@ -46,6 +47,7 @@ struct Host {
   std::vector<std::string> troubles;
   std::string place;
   bool here = false;
+  int times_here = 0;
   Election election;
 };
 
@@ -158,6 +160,7 @@ TEST(Election, OfTwoThatOfferThemselvesTogetherOnlyOneGetsThePlace) {
     while (scheduler.now() < end) scheduler.step();
     races += !one.offers.empty() && !other.offers.empty();
     EXPECT_NE(one.here, other.here);
+    EXPECT_EQ(one.times_here + other.times_here, 1) << "not even for a while";
     EXPECT_EQ(one.place, other.place);
     EXPECT_EQ(one.place, server.read(place_key("job")).value().text);
   }

@@ -133,7 +133,7 @@ TEST_F(Supervisions, AnAttachedAgentDoesNotWaitForEver) {
 TEST_F(Supervisions, AStopFromElsewhereEndsTheWorkersOfAJobOnOneHostToo) {
   make_running({0, 1}, {0, 1});
   hear(wire::Stop{});
-  EXPECT_EQ(supervision_->phase(), Phase::stopping);
+  ASSERT_EQ(supervision_->phase(), Phase::stopping);
   for (std::uint64_t id : {0, 1}) EXPECT_EQ(driver_.signals[id], (std::vector<int>{SIGTERM, SIGCONT}));
   clock_.advance(10s);
   supervision_->on_time();

@@ -64,6 +64,20 @@ TEST_F(CoordinatorEnd, AnInvitedWorkerOfAHostWhoseAgentHasNotComeMayGoOn) {
   EXPECT_EQ(machine_->verdict(), Outcome::failed);
 }
 
+TEST_F(CoordinatorEnd, ThoseForWhomTheLastKnownMemberHasLeftMayGoOn) {
+  auto memory = memory_of_two_hosts();
+  memory.invited = {{1, "b"}};
+  make({.wanted = 1, .restarts = 0}, memory);
+  first_agent_tells_of_death(1, Outcome::left);
+  expect_goes_on();
+  hello(kSecond, "b");
+  say(kSecond, wire::Started{1, 101});
+  hello(kSecond, "b");
+  expect_goes_on();
+  say(kSecond, ended(1, 2, Outcome::finished));
+  EXPECT_EQ(machine_->verdict(), Outcome::finished);
+}
+
 TEST_F(CoordinatorEnd, AnInvitedWorkerThatItsAgentDoesNotNameIsGone) {
   auto memory = memory_of_two_hosts();
   memory.invited = {{1, "b"}};
