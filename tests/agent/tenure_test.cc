@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "agent/coordinator_memory.h"
 #include "agent/election.h"
 #include "simulation/twin_store.h"
@@ -23,14 +25,14 @@ Memory memory_with(std::uint32_t wanted) {
 class Tenures : public testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(server_.replace(place_key("job"), 0, "tcp:here").value().won); }
-  Tenure& begin(bool founds = true) {
+  Tenure& begin(bool founds = true, const Memory& own = memory_with(99)) {
     TenureEvents events;
     events.serve = [this](const auto& memory) {
       serves_ = true;
       found_ = memory;
     };
     events.succeeded = [this] { succeeded_ = true; };
-    tenure_.emplace(scheduler_, server_.open(), TenureOptions{"job", "tcp:here", memory_with(99), founds}, events);
+    tenure_.emplace(scheduler_, server_.open(), TenureOptions{"job", "tcp:here", own, founds}, events);
     tenure_->begin();
     look_later();
     return *tenure_;
@@ -81,6 +83,48 @@ TEST_F(Tenures, WhatCannotBeReadIsWaitedFor) {
   run_for(1s);
   ASSERT_TRUE(found_);
   EXPECT_EQ(found_->wanted, 2U);
+}
+
+Memory memory_in_view(std::uint64_t epoch, std::uint32_t lineage = 0) {
+  auto memory = memory_with(2);
+  memory.view.term = 1;
+  memory.view.epoch = epoch;
+  memory.view.restarts = lineage;
+  memory.view.members = {{0, 100, "@w0"}};
+  return memory;
+}
+
+/// What a coordinator of this host learned while the store did not answer, of this lineage or of another.
+TEST_F(Tenures, WhatCouldNotBeStoredCountsIfItIsOfTheSameLineage) {
+  for (std::uint32_t lineage : {0U, 1U}) {
+    auto before = server_.read(memory_key("job")).value().revision;
+    auto stored = memory_in_view(3);
+    stored.invited = {{4, "b"}, {5, "b"}};
+    stored.hosts = {"a"};
+    ASSERT_TRUE(server_.replace(memory_key("job"), before, memory_text(stored)).value().won);
+    auto own = memory_in_view(4, lineage);
+    own.wanted = 7;
+    own.next_id = 20;
+    own.stopping = true;
+    own.outcomes = {{0, Outcome::finished}};
+    own.ended = {{4, 4}};
+    own.invited = {{6, "c"}};
+    own.hosts = {"c"};
+    begin(true, own);
+    while (!std::exchange(serves_, false)) scheduler_.step();
+    ASSERT_TRUE(found_);
+    bool counts = lineage == 0;
+    EXPECT_EQ(found_->wanted, 2U) << "what was asked for is no fact";
+    EXPECT_EQ(found_->view.epoch, counts ? 4U : 3U);
+    EXPECT_EQ(found_->next_id - memory_with(2).next_id > 64, counts);
+    EXPECT_EQ(found_->stopping, counts);
+    EXPECT_EQ(found_->outcomes.contains(0), counts);
+    EXPECT_EQ(found_->ended.contains(4), counts);
+    EXPECT_EQ(found_->invited.contains(4), !counts) << "it has ended";
+    EXPECT_TRUE(found_->invited.contains(5));
+    EXPECT_EQ(found_->invited.contains(6), counts);
+    EXPECT_EQ(found_->hosts.contains("c"), counts);
+  }
 }
 
 TEST_F(Tenures, WhatIsSaidIsStored) {

@@ -591,6 +591,58 @@ TEST(Verify, AJobMayEndInOtherWays) {
   EXPECT_FALSE(seen.ok) << "others went on, and what became of them is not recorded";
 }
 
+/// Workers that were killed after a stop, before they could say so, and what those who ran them say.
+Verification verify_killed(const std::vector<std::pair<const char*, const char*>>& over) {
+  auto logs = logs_of(calm(), {.end = std::nullopt});
+  for (const auto& [name, outcome] : over) {
+    MemoryLog log{name, {}};
+    for (std::uint64_t worker = 0; worker < 4; ++worker)
+      log.lines.emplace_back(EventRecord{1, "ended", worker, "killed by signal 9"});
+    log.lines.emplace_back(EventRecord{1, "over", {}, outcome});
+    logs.push_back(log);
+  }
+  return record::verify(logs);
+}
+
+TEST(Verify, WhoeverRanTheJobMaySayThatItWasStopped) {
+  using Over = std::vector<std::pair<const char*, const char*>>;
+  for (const auto& over : {Over{{"agent.jsonl", "stopped"}}, Over{{"coordinator.jsonl", "stopped"}},
+                           Over{{"agent.jsonl", "stopped"}, {"coordinator.jsonl", "stopped"}}}) {
+    auto seen = verify_killed(over);
+    EXPECT_EQ(seen.text(),
+              "note: the job was stopped at step 74, where none of its workers had the time to say so\n"
+              "OK: 75 steps, 5 epochs, 750 samples each used once, 4 workers, 1 view, 1 lineage, stopped\n");
+    EXPECT_EQ(seen.outcome, Outcome::stopped);
+  }
+}
+
+TEST(Planted, AJobThatWasNotStoppedByTheWordOfAllWhoRanIt) {
+  using Over = std::vector<std::pair<const char*, const char*>>;
+  for (const auto& over :
+       {Over{{"agent.jsonl", "failed"}}, Over{{"coordinator.jsonl", "failed"}},
+        Over{{"agent.jsonl", "stopped"}, {"coordinator.jsonl", "failed"}}, Over{{"agent.jsonl", "finished"}}, Over{}}) {
+    auto seen = verify_killed(over);
+    EXPECT_EQ(seen.faults, std::vector<std::string>{
+                               "the records end at step 74; the job did not say that it finished or was stopped"});
+    EXPECT_EQ(seen.outcome, std::nullopt);
+  }
+}
+
+/// It is about processes, and says nothing of the job.
+TEST(Planted, AnEventOfAWorkerThatSaysThatItIsOver) {
+  auto logs = logs_of(calm(), {.end = std::nullopt});
+  logs.push_back({"agent.jsonl", {EventRecord{1, "over", 0, "stopped"}}});
+  EXPECT_FALSE(record::verify(logs).ok);
+}
+
+TEST(Verify, WhatWorkersSayOfTheEndComesFirst) {
+  auto logs = logs_of(calm());
+  logs.push_back({"agent.jsonl", {EventRecord{1, "over", {}, "stopped"}}});
+  auto seen = record::verify(logs);
+  EXPECT_EQ(seen.outcome, Outcome::finished);
+  EXPECT_EQ(seen.notes, std::vector<std::string>{});
+}
+
 TEST(Planted, RangesBeyondTheDataSet) {
   auto records = calm();
   spoil_step(records, 14, [](auto& line) { line.samples[3].ranges = {{148, 151}}; });

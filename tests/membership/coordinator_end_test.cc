@@ -1,0 +1,220 @@
+// The coordinator of a job on several hosts, some of them out of reach: whether the job is over, and how it ended.
+#include "membership/coordinator_job.h"
+
+namespace pliant::membership {
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr Link kFirst = 2000, kSecond = 2001, kLauncher = 2002;
+
+class CoordinatorEnd : public CoordinatorTest {
+ protected:
+  void hello(Link link, const std::string& host, std::uint32_t slots = 2) {
+    say(link, wire::AgentHello{"job", host, slots});
+  }
+  /// With nobody to name.
+  void agent_comes(Link link, const std::string& host, std::uint32_t slots = 2) {
+    hello(link, host, slots);
+    hello(link, host, slots);
+  }
+  static wire::Ended ended(std::uint64_t id, std::uint64_t view, Outcome outcome = Outcome::running) {
+    return {id, 0, "killed by signal 9", 0, view, static_cast<std::uint8_t>(outcome)};
+  }
+  /// Of a job of the view 1/1, worker 0 on host a, that also had an agent on host b.
+  static Memory memory_of_two_hosts() {
+    Memory memory;
+    memory.view = view_of(1, 1, {0});
+    memory.view.members[0].host = "a";
+    memory.wanted = 1;
+    memory.next_id = 5;
+    memory.hosts = {"a", "b"};
+    return memory;
+  }
+  /// The agent of host a names worker 0, which has died in this view.
+  void first_agent_tells_of_death(std::uint64_t view, Outcome outcome = Outcome::running) {
+    hello(kFirst, "a");
+    say(kFirst, wire::Started{0, 100});
+    say(kFirst, ended(0, view, outcome));
+    hello(kFirst, "a");
+    out_ = machine_->on_time(10s);
+  }
+  void expect_goes_on() {
+    EXPECT_FALSE(machine_->over());
+    EXPECT_EQ(machine_->verdict(), Outcome::running);
+  }
+};
+
+// ---- those who may have become members ----
+
+/// The plan to take worker 1 in may have come true while there was no coordinator.
+TEST_F(CoordinatorEnd, AnInvitedWorkerOfAHostWhoseAgentHasNotComeMayGoOn) {
+  auto memory = memory_of_two_hosts();
+  memory.invited = {{1, "b"}};
+  make({.wanted = 1, .restarts = 0}, memory);
+  first_agent_tells_of_death(2);
+  expect_goes_on();
+  hello(kSecond, "b");
+  expect_goes_on();
+  say(kSecond, wire::Started{1, 101});
+  hello(kSecond, "b");
+  out_ = machine_->on_time(20s);
+  expect_goes_on();
+  say(kSecond, ended(1, 2));
+  EXPECT_EQ(machine_->verdict(), Outcome::failed);
+}
+
+TEST_F(CoordinatorEnd, ThoseForWhomTheLastKnownMemberHasLeftMayGoOn) {
+  auto memory = memory_of_two_hosts();
+  memory.invited = {{1, "b"}};
+  make({.wanted = 1, .restarts = 0}, memory);
+  first_agent_tells_of_death(1, Outcome::left);
+  expect_goes_on();
+  hello(kSecond, "b");
+  say(kSecond, wire::Started{1, 101});
+  hello(kSecond, "b");
+  expect_goes_on();
+  say(kSecond, ended(1, 2, Outcome::finished));
+  EXPECT_EQ(machine_->verdict(), Outcome::finished);
+}
+
+TEST_F(CoordinatorEnd, AnInvitedWorkerThatItsAgentDoesNotNameIsGone) {
+  auto memory = memory_of_two_hosts();
+  memory.invited = {{1, "b"}};
+  make({.wanted = 1, .restarts = 0}, memory);
+  first_agent_tells_of_death(2);
+  agent_comes(kSecond, "b");
+  EXPECT_EQ(machine_->verdict(), Outcome::failed);
+}
+
+TEST_F(CoordinatorEnd, WhereAnInvitedWorkerIsASuccessorKnows) {
+  make({.wanted = 1});
+  agent_comes(kFirst, "a", 1);
+  agent_comes(kSecond, "b", 1);
+  say(kFirst, wire::Started{0, 100});
+  auto from = [](std::uint64_t id, const std::string& host) {
+    auto request = join_of(id);
+    request.host = host;
+    return request;
+  };
+  join(from(0, "a"));
+  resize(2);
+  say(kSecond, wire::Started{1, 101});
+  join(from(1, "b"));
+  say(link_of(1), wire::Ready{"w[3]"});
+  ASSERT_EQ(planned(), (Ids{0, 1}));
+  auto memory = machine_->memory();
+  EXPECT_EQ(memory.invited, (std::map<std::uint64_t, std::string>{{1, "b"}}));
+  EXPECT_EQ(memory.hosts, (std::set<std::string>{"a", "b"}));
+  make({.wanted = 1}, memory);
+  EXPECT_EQ(machine_->memory().invited, memory.invited) << "and the one after it";
+  EXPECT_EQ(machine_->memory().hosts, memory.hosts);
+}
+
+/// It has no workers, and says nothing of those whose host is not known.
+TEST_F(CoordinatorEnd, WhoOnlyWatchesKnowsNothingOfInvitedWorkers) {
+  auto memory = memory_of_two_hosts();
+  memory.invited = {{1, ""}};
+  make({.wanted = 1, .restarts = 0}, memory);
+  agent_comes(kLauncher, "", 0);
+  EXPECT_EQ(machine_->memory().invited.size(), 1U);
+  say(kLauncher, wire::AgentHello{"job", "", 0});
+  EXPECT_EQ(machine_->memory().invited.size(), 1U);
+}
+
+// ---- deaths in views that nobody has reported ----
+
+TEST_F(CoordinatorEnd, AfterADeathInAnUnknownViewTheAgentsOfAllHostsAreWaitedFor) {
+  make({.wanted = 1, .restarts = 0}, memory_of_two_hosts());
+  agent_comes(kLauncher, "", 0);
+  first_agent_tells_of_death(2);
+  expect_goes_on();
+  hello(kSecond, "b");
+  expect_goes_on();
+  hello(kSecond, "b");  // it has nobody
+  EXPECT_EQ(machine_->verdict(), Outcome::failed);
+}
+
+TEST_F(CoordinatorEnd, AnAgentThatIsGoneAgainCannotTell) {
+  make({.wanted = 1, .restarts = 0}, memory_of_two_hosts());
+  agent_comes(kSecond, "b");
+  out_ = machine_->on_closed(kSecond);
+  first_agent_tells_of_death(2);
+  expect_goes_on();
+}
+
+TEST_F(CoordinatorEnd, SomebodyOfAnotherHostMayHaveFinished) {
+  make({.wanted = 1, .restarts = 0}, memory_of_two_hosts());
+  first_agent_tells_of_death(2);
+  hello(kSecond, "b");
+  say(kSecond, wire::Started{1, 101});
+  say(kSecond, ended(1, 2, Outcome::finished));
+  hello(kSecond, "b");
+  EXPECT_EQ(machine_->verdict(), Outcome::finished);
+}
+
+TEST_F(CoordinatorEnd, WhoeverHasFinishedSettlesItWithoutTheOtherHosts) {
+  make({.wanted = 1, .restarts = 0}, memory_of_two_hosts());
+  first_agent_tells_of_death(2, Outcome::finished);
+  EXPECT_EQ(machine_->verdict(), Outcome::finished);
+}
+
+TEST_F(CoordinatorEnd, ADeathInTheKnownViewNeedsNobodyElsesWord) {
+  make({.wanted = 1, .restarts = 0}, memory_of_two_hosts());
+  first_agent_tells_of_death(1);
+  EXPECT_EQ(machine_->verdict(), Outcome::failed);
+}
+
+/// Nothing is looked for, either, while others may still train.
+TEST_F(CoordinatorEnd, NoCheckpointIsNeededBeforeAllAgentsHaveCome) {
+  make({.wanted = 1, .checkpoints = true}, memory_of_two_hosts());
+  first_agent_tells_of_death(2);
+  EXPECT_FALSE(machine_->needs_checkpoint());
+  agent_comes(kSecond, "b");
+  EXPECT_TRUE(machine_->needs_checkpoint());
+}
+
+// ---- who is told ----
+
+TEST_F(CoordinatorEnd, AnAgentThatComesAfterAStopIsToldToStop) {
+  make({.wanted = 1}, memory_of_two_hosts());
+  agent_comes(kFirst, "a");
+  EXPECT_TRUE(sent<wire::Stop>(kFirst).empty());
+  say(77, wire::Stop{});
+  for (auto link : {kSecond, kLauncher}) {
+    hello(link, link == kSecond ? "b" : "", link == kSecond ? 2 : 0);
+    EXPECT_TRUE(sent<wire::Stop>(link).empty());
+    hello(link, link == kSecond ? "b" : "", link == kSecond ? 2 : 0);
+    EXPECT_EQ(sent<wire::Stop>(link).size(), 1U);
+    hello(link, link == kSecond ? "b" : "", link == kSecond ? 2 : 0);
+    EXPECT_TRUE(sent<wire::Stop>(link).empty()) << "once";
+  }
+  make({.wanted = 1}, machine_->memory());
+  agent_comes(kFirst, "a");
+  EXPECT_EQ(sent<wire::Stop>(kFirst).size(), 1U) << "by a successor too";
+}
+
+TEST_F(CoordinatorEnd, AHostThatIsOutOfReachHasNotHeardThatTheJobIsOver) {
+  make({.wanted = 1, .restarts = 0}, memory_of_two_hosts());
+  first_agent_tells_of_death(1, Outcome::finished);
+  ASSERT_TRUE(machine_->over());
+  EXPECT_TRUE(machine_->some_have_not_heard()) << "host b";
+  hello(kSecond, "b");
+  EXPECT_TRUE(machine_->some_have_not_heard()) << "it has still to name its workers";
+  hello(kSecond, "b");
+  EXPECT_EQ(sent<wire::Over>(kSecond).size(), 1U);
+  EXPECT_FALSE(machine_->some_have_not_heard());
+  out_ = machine_->on_closed(kSecond);
+  EXPECT_FALSE(machine_->some_have_not_heard()) << "it has gone, but has heard it";
+  hello(3000, "b");
+  EXPECT_TRUE(machine_->some_have_not_heard()) << "another one has come";
+}
+
+TEST_F(CoordinatorEnd, AJobOnOneHostHasNobodyElseToTell) {
+  make_running({.wanted = 1});
+  out_ = machine_->on_closed(kAgent);
+  EXPECT_FALSE(machine_->some_have_not_heard());
+}
+
+}  // namespace
+}  // namespace pliant::membership
