@@ -91,7 +91,7 @@ bool Supervision::coordinator_is_done() {
   driver_.drain();
   bool begun = word_.has_begun() || options_.attached;  // the coordinator may not have said yet that it has
   bool done = begun ? word_.is_over() : deaths_.all_answered();
-  return done || clock_.now() >= std::max(deaths_.told_at(), began_) + Deaths::kLastWord;
+  return done || clock_.now() >= std::max({deaths_.told_at(), began_, stopping_since_}) + Deaths::kLastWord;
 }
 
 void Supervision::judge_part() {

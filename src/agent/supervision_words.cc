@@ -112,6 +112,7 @@ void Supervision::on_stop(const wire::Stop& stop) {
   if (phase_ != Phase::stopping) {
     verdict_.interrupt(options_.part ? 0 : SIGTERM);
     phase_ = Phase::stopping;
+    stopping_since_ = clock_.now();
     if (!stop.force) end_workers();
   }
   if (stop.force) kill_workers();

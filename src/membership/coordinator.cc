@@ -57,8 +57,8 @@ Memory Coordinator::memory() const {
       memory.outcomes[id] = worker.outcome;
     if (has_ended(worker) && was_last(id)) memory.ended[id] = worker.last_view;
     if (worker.invited && !worker.ended && !in_view(id)) memory.invited.emplace(id, worker.self.host);
-    for (const auto& [host, agent] : agents_) memory.hosts.insert(host);
   }
+  for (const auto& [host, agent] : agents_) memory.hosts.insert(host);
   return memory;
 }
 
