@@ -103,8 +103,9 @@ void Head::keep_coordinator() {
     events_.note("coordinator", "connected");
     wire::AgentHello watching{record().name, "", 0};
     keeper_->send(watching);
-    keeper_->send(watching);                                               // that is all
-    if (phase_ == Phase::stopping && !stop_wanted_) stop_wanted_ = false;  // the one before may not have heard it
+    keeper_->send(watching);  // that is all
+    // The coordinator before this one may not have heard of the stop: it is sent again, without force.
+    if (phase_ == Phase::stopping && !stop_wanted_) stop_wanted_ = false;
   };
   events.on_message = [this](const wire::Message& message) { on_message(message); };
   events.on_hopeless = [this](const Error& error) { on_hopeless(error); };
@@ -309,7 +310,7 @@ void Head::on_end(LedHost& host) {
   events_.note("host", fmt::format("{}: {}", name, ending.words()));
   if (phase_ != Phase::running || !host.wanted()) {
     if (!ending.good() && !verdict_.interrupted() && phase_ == Phase::ending) verdict_.blame(ending.exit_status());
-    // Its workers were not told to end, or did, and nobody has heard how.
+    // The workers of a killed agent run on, or have ended and nobody has told the coordinator how.
     if (host.wanted() && ending.signal == SIGKILL && !countdown_.told()) host.try_again_later(clock_.now(), true);
     return;
   }

@@ -19,7 +19,7 @@ bool binds(const wire::Message& message) {
          std::holds_alternative<wire::Over>(message);
 }
 
-/// What a coordinator may promise that cannot leave it to its successor.
+/// An answer of which the next coordinator would not know.
 wire::Message unsure(const wire::Message& message) {
   auto answer = std::get<wire::Answer>(message);
   if (answer.ok)
@@ -196,8 +196,7 @@ bool Reception::founds(const membership::Memory& memory) const {
   return !kept_ || kept_->view.members.empty() || kept_->view.restarts != memory.view.restarts;
 }
 
-void Reception::keep_memory() {
-  auto memory = coordinator_.memory();
+void Reception::keep(const membership::Memory& memory) {
   if (kept_ == memory) return;
   desk_.remember(memory);
   // A view that was reported may hold workers that have not been heard of here.
@@ -208,8 +207,9 @@ void Reception::keep_memory() {
 }
 
 void Reception::deliver(const membership::Letters& letters) {
-  Batch held{next_batch_++, {}, founds(coordinator_.memory())};
-  keep_memory();
+  auto memory = coordinator_.memory();
+  Batch held{next_batch_++, {}, founds(memory)};
+  keep(memory);
   chronicle_.look_at(coordinator_);
   bool all = held.founds || std::ranges::any_of(batches_, &Batch::founds);
   for (const auto& letter : letters)
@@ -233,7 +233,8 @@ void Reception::ask(std::uint64_t number) {
   desk_.once_sure([this, number](bool sure) { decide(number, sure); });
 }
 
-/// An agent that hears of an end that was told relies on that for good, and can wait.
+/// An agent that was told Parted never tells of that end again: a Parted that is not sure is kept back and asked for
+/// anew.
 void Reception::decide(std::uint64_t number, bool sure) {
   auto at = std::ranges::find(batches_, number, &Batch::number);
   if (at == batches_.end()) return;

@@ -74,9 +74,10 @@ struct Caller {
 
 class Reception {
  public:
-  static constexpr Nanos kTimeToSpeak =
-      std::chrono::seconds(5);  ///< for a stranger, and for the agent to name a process
-  static constexpr Nanos kWorkersTimeToJoin = std::chrono::seconds(60);  ///< our own may be slow on a busy machine
+  /// For a stranger to send a request, and for the agent to name a worker's process.
+  static constexpr Nanos kTimeToSpeak = std::chrono::seconds(5);
+  /// For a worker of this job to send its request; it may be slow on a busy machine.
+  static constexpr Nanos kWorkersTimeToJoin = std::chrono::seconds(60);
   static constexpr std::size_t kSpareConnections = 64;
 
   /// All must outlive it.
@@ -85,7 +86,7 @@ class Reception {
   Reception(const Reception&) = delete;
   Reception& operator=(const Reception&) = delete;
 
-  /// First of all.
+  /// Before any other event.
   void begin() { deliver(coordinator_.on_time(clock_.now())); }
   void on_call(Link link, Caller caller);
   void on_message(Link link, const wire::Message& message);
@@ -129,7 +130,7 @@ class Reception {
   void on_started(const wire::Started& started);  // on this host
   void hear_last_words(std::uint64_t worker);
   void deliver(const membership::Letters& letters);
-  void keep_memory();
+  void keep(const membership::Memory& memory);
   bool founds(const membership::Memory& memory) const;
   void ask(std::uint64_t number);
   void decide(std::uint64_t number, bool sure);

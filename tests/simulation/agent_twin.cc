@@ -137,10 +137,7 @@ void AgentTwin::elect() {
 }
 
 void AgentTwin::connect() {
-  auto& twin = *this;
-  auto* coordinator = offices_.coordinator_at(place_);
-  if (!coordinator) return;
-  connection_ = offices_.connect_agent(twin);
+  connection_ = offices_.connect_agent(*this);
   if (!connection_) return;
   restarts_.on_answer();
   if (!setting_.launcher) return supervision_.on_connected();

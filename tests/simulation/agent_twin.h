@@ -70,7 +70,7 @@ class AgentTwin final : private agent::Driver {
   agent::JobWord word_;  // a launcher's
   agent::Restarts restarts_;
   std::optional<agent::Election> election_;
-  std::string place_;  // the coordinator's host; unknown: none
+  std::string place_;  // the coordinator's (Offices::home); "?": not known yet
   bool starts_ = false;
   std::uint64_t connection_ = 0;
   Nanos missed_since_;
