@@ -109,13 +109,15 @@ class Rank {
     }
     slots_ = std::max<std::size_t>(
         1, std::min(slots_, std::max(kMostNames, 4 * what_.tensors.size()) / what_.tensors.size()));
-    arena_ = group_->create_region("arena", slots_ * slot_bytes_).or_throw();
+    // A region each: a part of a very large region would not be divided between the ranks (collective/plan.h).
+    for (std::size_t i = 0; i < slots_; ++i)
+      regions_.push_back(group_->create_region(fmt::format("r{}", i), slot_bytes_).or_throw());
     for (std::size_t i = 0; i < slots_ * what_.tensors.size(); ++i) names_.push_back(fmt::format("t{}", i));
   }
 
   std::byte* input(int turn) {
-    auto at = slot(turn) * slot_bytes_;
-    return arena_ ? arena_->input() + at : plain_.data() + at;
+    auto at = slot(turn);
+    return regions_.empty() ? plain_.data() + at * slot_bytes_ : regions_[at]->input();
   }
 
   void write(int turn) {
@@ -132,10 +134,10 @@ class Rank {
     for (std::size_t t = 0; t < what_.tensors.size(); ++t) {
       collective::Request request{.dtype = what_.dtype, .count = what_.tensors[t] / size_of(what_.dtype)};
       request.caller_waits = alone;
-      if (arena_) {
+      if (!regions_.empty()) {
         request.name = names_[slot(turn) * what_.tensors.size() + t];
-        request.region = arena_;
-        request.offset = slot(turn) * slot_bytes_ + offsets_[t];
+        request.region = regions_[slot(turn)];
+        request.offset = offsets_[t];
       } else {
         request.name = names_[t];
         request.in = request.out = input(turn) + offsets_[t];
@@ -147,8 +149,8 @@ class Rank {
 
   bool right(int turn, std::size_t stride) {
     for (std::size_t t = 0; t < what_.tensors.size(); ++t) {
-      const auto* out = arena_ ? static_cast<const float*>(operations_[t]->result())
-                               : reinterpret_cast<const float*>(input(turn) + offsets_[t]);
+      const auto* out = regions_.empty() ? reinterpret_cast<const float*>(input(turn) + offsets_[t])
+                                         : static_cast<const float*>(operations_[t]->result());
       auto count = what_.tensors[t] / 4;
       for (std::size_t i = static_cast<std::size_t>(turn) % stride; i < count; i += stride) {
         float want = 0;
@@ -171,7 +173,7 @@ class Rank {
   std::vector<std::size_t> offsets_;
   std::size_t slot_bytes_ = 0;
   std::size_t slots_ = 0;
-  std::shared_ptr<collective::Region> arena_;
+  std::vector<std::shared_ptr<collective::Region>> regions_;  // by slot; none: plain memory
   std::vector<std::byte> plain_;
   std::vector<std::string> names_;
   std::vector<collective::OperationHandle> operations_;

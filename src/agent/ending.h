@@ -10,6 +10,7 @@ struct Ending {
   int signal = 0;
   bool unknown = false;  ///< the process was not our child
   bool good() const { return code == 0 && signal == 0 && !unknown; }
+  bool by_itself() const { return signal == 0 && !unknown; }
   /// As a shell reports it.
   int exit_status() const { return unknown ? 1 : (signal ? 128 + signal : code); }
   /// "killed by signal 9 (Killed)" or "exit code 3".

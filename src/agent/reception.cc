@@ -186,7 +186,7 @@ void Reception::on_gone(std::uint64_t worker) {
   log::debug("coordinator: the process of worker {} is gone", worker);
   chronicle_.gone(worker);
   auto note = desk_.note_of(worker);
-  deliver(coordinator_.on_gone(worker, note.outcome, note.view));
+  deliver(coordinator_.on_gone(worker, note.last_word(false), note.view));  // whether by itself, its agent will say
 }
 
 // ---- what they hear ----

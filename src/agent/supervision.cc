@@ -87,7 +87,7 @@ void Supervision::on_end(Charge& worker) {
 void Supervision::on_death(const Death& death) {
   deaths_.add(death);
   if (phase_ != Phase::running) return;
-  if (word_.has_begun()) return announce(death);
+  if (word_.has_begun() || options_.attached) return announce(death);
   if (options_.part) return;  // the coordinator says what follows
   phase_ = Phase::ending;
   countdown_.end_at(clock_.now() + kPatience);

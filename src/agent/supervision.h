@@ -180,7 +180,7 @@ class Supervision {
   bool resume();
   void tell_end(const Charge& worker);
   wire::AgentHello hello() const;
-  wire::Ended ended_of(std::uint64_t id, bool good, const std::string& words) const;
+  wire::Ended ended_of(std::uint64_t id, const Ending& ending, const std::string& words) const;
 
   // supervision_end.cc: how it ended.
   bool is_needed() const;

@@ -70,7 +70,7 @@ Outcome Supervision::judgement() const {
   for (const auto& worker : workers_) {
     const auto& ending = *worker.ending;
     all_good = all_good && ending.good();
-    if (driver_.note_of(worker.id).outcome != Outcome::finished) continue;
+    if (driver_.note_of(worker.id).last_word(ending.by_itself()) != Outcome::finished) continue;
     some_finished = true;
     perhaps_well = perhaps_well || ending.good() || ending.unknown;
   }

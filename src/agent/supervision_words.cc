@@ -17,7 +17,7 @@ void Supervision::on_connected() {
   if (verdict_.interrupted() && !options_.part) driver_.send(wire::Stop{});  // the one before may not have heard it
   for (const auto& worker : missed_) {
     driver_.send(wire::Started{worker.id, worker.pid});
-    auto ended = ended_of(worker.id, false, "it ended while there was no agent");
+    auto ended = ended_of(worker.id, {.unknown = true}, "it ended while there was no agent");
     ended.taken = static_cast<std::uint8_t>(worker.told);  // proof, once more; an earlier coordinator has counted it
     driver_.send(ended);
   }
@@ -30,16 +30,16 @@ void Supervision::on_connected() {
   driver_.send(hello());
 }
 
-wire::Ended Supervision::ended_of(std::uint64_t id, bool good, const std::string& words) const {
+wire::Ended Supervision::ended_of(std::uint64_t id, const Ending& ending, const std::string& words) const {
   auto note = driver_.note_of(id);
-  wire::Ended ended{id, static_cast<std::uint8_t>(good), words};
+  wire::Ended ended{id, static_cast<std::uint8_t>(ending.good()), words};
   ended.view = note.view;
-  ended.outcome = static_cast<std::uint8_t>(note.outcome);
+  ended.outcome = static_cast<std::uint8_t>(note.last_word(ending.by_itself()));
   return ended;
 }
 
 void Supervision::tell_end(const Charge& worker) {
-  auto ended = ended_of(worker.id, worker.ending->good(), worker.ending->words());
+  auto ended = ended_of(worker.id, *worker.ending, worker.ending->words());
   ended.taken = static_cast<std::uint8_t>(worker.leave_by.has_value());
   deaths_.told(worker.id, driver_.send(ended), clock_.now());
 }

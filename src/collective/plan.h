@@ -39,9 +39,10 @@ struct Stripes {
 
 /// Even shares for small results, interleaved stripes of at most 256 KiB for large ones: a part of a large region
 /// then still has work for everybody, and the number of mappings stays bounded (8,192 per result). On one host stripes
-/// of very large results (64 MiB for each rank) are huge pages: those are mapped 20 times as fast.
-/// Between hosts, a stripe is also what travels as one, and all hosts have the same ones: `sharers` is by how many a
-/// result is divided in all, if not by `ranks`.
+/// of very large results (64 MiB for each rank) are huge pages: those are mapped 20 times as fast. A single part of 2
+/// MiB or less then belongs to one rank, and only many that are in flight together are divided. Between hosts, a stripe
+/// is also what travels as one, and all hosts have the same ones: `sharers` is by how many a result is divided in all,
+/// if not by `ranks`.
 Stripes stripes_for(std::size_t bytes, int ranks, int sharers = 0);
 
 /// The host that finalises a stripe of a result that several hosts have part in.

@@ -102,8 +102,8 @@ void EndRule::see(const StepLines& lines, const StepRecord& step) {
 /// if all who made that step have ended.
 std::optional<Outcome> EndRule::outcome(const std::vector<EndRecord>& ends) const {
   std::map<std::uint64_t, Outcome> said;  // by worker
-  for (const auto& end : ends)
-    if (Place(end.lineage, end.steps) == Place(last_->first, last_->second + 1)) said.emplace(end.worker, end.outcome);
+  for (const auto& end : ends)            // of a later lineage: one that ended where it had begun
+    if (end.lineage >= last_->first && end.steps == last_->second + 1) said.emplace(end.worker, end.outcome);
   auto says = [&](Outcome outcome) {
     return std::ranges::any_of(said, [&](const auto& end) { return end.second == outcome; });
   };
@@ -120,7 +120,7 @@ std::optional<Outcome> EndRule::finish(const std::vector<EndRecord>& ends, const
   if (!last_) return std::nullopt;
   auto [lineage, step] = *last_;
   for (const auto& end : ends)
-    if (end.lineage == lineage && end.steps > step + 1 && end.outcome <= Outcome::stopped)
+    if (end.lineage >= lineage && end.steps > step + 1 && end.outcome <= Outcome::stopped)
       faults_.add(fmt::format("worker {} says that the job {} after {} steps, but the records end at step {}",
                               end.worker, end.outcome == Outcome::finished ? "finished" : "was stopped", end.steps,
                               step));

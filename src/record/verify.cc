@@ -72,6 +72,16 @@ void check_begins(Survey& survey, Faults& faults) {
   }
 }
 
+/// A job that began again from a checkpoint may have ended there: nothing was left to do, or it was stopped at once.
+void add_last_lineage(Survey& survey) {
+  auto newest = survey.lineages.empty() ? 0 : survey.lineages.rbegin()->first;
+  for (const auto& end : survey.ends) {
+    auto begin = std::ranges::find(survey.begins, end.lineage, &BeginRecord::lineage);
+    if (end.lineage > newest && begin != survey.begins.end() && begin->steps == end.steps)
+      survey.lineages.try_emplace(end.lineage, Survey::Lineage{end.steps, 2});
+  }
+}
+
 /// For each lineage, the first step that a later one took back.
 std::map<std::uint64_t, std::uint64_t> ends_of(const std::map<std::uint64_t, Survey::Lineage>& lineages) {
   std::map<std::uint64_t, std::uint64_t> ends;
@@ -190,6 +200,7 @@ Verification verify_logs(const Logs& logs, const VerifyOptions& options, Faults 
   Faults notes;
   for (std::size_t index = 0; index < logs.size(); ++index) survey_log(logs, index, survey, faults);
   check_begins(survey, faults);
+  add_last_lineage(survey);
   judge(logs, survey, faults, notes, seen);
   seen.lineages = survey.lineages.size();
   seen.torn_lines = survey.torn_lines;

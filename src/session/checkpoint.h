@@ -66,21 +66,46 @@ void prune_checkpoints(const std::string& dir, int keep);
 /// Copies the tensors into items of the same names. Code::mismatch, naming the first difference, if they do not fit.
 Status restore(const Checkpoint& checkpoint, const std::vector<StateItem>& items);
 
-/// Writes checkpoints in the background, one at a time.
-/// Threads: one caller; the writing happens on the writer's own thread.
-class CheckpointWriter {
+/// Takes a job's checkpoints, one at a time, beside the training.
+/// Threads: one caller.
+class CheckpointSink {
+ public:
+  virtual ~CheckpointSink() = default;
+  /// Copies the items and begins to write them. False if the one before is still being written or not yet stable: this
+  /// one is left out. If that other one is not of an earlier step, the job went back behind it: it is dropped, too.
+  virtual bool begin(Position position, const std::vector<StateItem>& items) = 0;
+  /// Step `step` is stable: checkpoints up to it may take their names.
+  virtual void stable(std::uint64_t step) = 0;
+  /// Waits until what was begun and is stable has its name. What is not stable by then is dropped. The last call.
+  virtual void finish() = 0;
+};
+
+/// Where a job's checkpoints are: folders on a disk, or their twins in a simulation.
+class CheckpointStorage {
+ public:
+  virtual ~CheckpointStorage() = default;
+  virtual std::unique_ptr<CheckpointSink> writer(const std::string& dir, int keep) = 0;
+  virtual Result<Checkpoint> read(const std::string& dir, std::uint64_t step) = 0;
+  virtual Result<Checkpoint> newest(const std::string& dir) = 0;
+  /// The number of a new lineage that begins with a checkpoint in `dir`: never one that was used there before, even if
+  /// that run wrote no checkpoint of its own.
+  virtual Result<std::uint64_t> begin_lineage(const std::string& dir, std::uint64_t after) = 0;
+};
+/// The machine's file systems.
+CheckpointStorage& checkpoints_on_disk();
+
+/// Writes checkpoints to a disk; the writing happens on a thread of its own.
+class CheckpointWriter final : public CheckpointSink {
  public:
   CheckpointWriter(std::string dir, int keep);
-  /// Waits until what was begun and is stable is on the disk. What is not stable by then is dropped.
-  ~CheckpointWriter();
+  /// Finishes, unless that was done.
+  ~CheckpointWriter() override;
   CheckpointWriter(const CheckpointWriter&) = delete;
   CheckpointWriter& operator=(const CheckpointWriter&) = delete;
 
-  /// Copies the items and begins to write them. False if the one before is still being written or not yet stable: this
-  /// one is left out. If that other one is not of an earlier step, the job went back behind it: it is dropped, too.
-  bool begin(Position position, const std::vector<StateItem>& items);
-  /// Step `step` is stable: checkpoints up to it may take their names.
-  void stable(std::uint64_t step);
+  bool begin(Position position, const std::vector<StateItem>& items) override;
+  void stable(std::uint64_t step) override;
+  void finish() override;
   /// Failures so far (a full disk); each was logged in one line.
   std::uint64_t failures() const;
 

@@ -2,57 +2,40 @@
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+#include <type_traits>
 #include <utility>
 
 #include "base/log.h"
 #include "session/checkpoint.h"
 #include "session/checkpoint_draft.h"
+#include "session/checkpoint_life.h"
 #include "session/state_file.h"
 
 namespace pliant::session {
 
-// A checkpoint's life:
-//   idle     begin()                     writing   (image and position belong to the thread)
-//   writing  the draft is on the disk    waiting
-//   writing  an error                    idle      (logged and counted)
-//   waiting  stable(step)                idle      (named; older ones removed)
-//   waiting  the destructor, or redone   idle      (the draft is removed)
 class CheckpointWriter::Impl {
  public:
   Impl(std::string dir, int keep) : dir_(std::move(dir)), keep_(std::max(keep, 1)), thread_([this] { run(); }) {}
-  ~Impl() {
-    {
-      std::lock_guard lock(mutex_);
-      closing_ = true;
-    }
-    changed_.notify_one();
+  ~Impl() { finish(); }
+
+  void finish() {
+    if (!thread_.joinable()) return;
+    change([&] { life_.close(); });
     thread_.join();
   }
 
   bool begin(Position position, const std::vector<StateItem>& items) {
-    {
-      std::lock_guard lock(mutex_);
-      if (busy_) {
-        if (position.step <= position_.step) redone_ = true;
-        changed_.notify_one();
-        return false;
-      }
-    }
+    if (!change([&] { return !life_.busy() || life_.begin(position.step); })) return false;
     if (auto filled = image_.fill(items, position.step); !filled) {
       failed(position.step, filled.error());
       return false;
     }
-    std::lock_guard lock(mutex_);
     position_ = std::move(position);
-    busy_ = true;
-    changed_.notify_one();
-    return true;
+    return change([&] { return life_.begin(position_.step); });
   }
 
   void stable(std::uint64_t step) {
-    std::lock_guard lock(mutex_);
-    stable_ = std::max(stable_.value_or(0), step);
-    changed_.notify_one();
+    change([&] { life_.stable(step); });
   }
 
   std::uint64_t failures() const {
@@ -61,15 +44,22 @@ class CheckpointWriter::Impl {
   }
 
  private:
+  template <class Action>
+  std::invoke_result_t<Action> change(Action action) {
+    std::lock_guard lock(mutex_);
+    changed_.notify_one();
+    return action();
+  }
+
   void run() {
     std::unique_lock lock(mutex_);
     while (true) {
-      changed_.wait(lock, [&] { return busy_ || closing_; });
-      if (!busy_) return;
+      changed_.wait(lock, [&] { return life_.busy() || life_.closing(); });
+      if (!life_.busy()) return;
       lock.unlock();
       if (auto done = write(); !done) failed(position_.step, done.error());
       lock.lock();
-      busy_ = redone_ = false;
+      life_.done();
     }
   }
 
@@ -86,9 +76,8 @@ class CheckpointWriter::Impl {
 
   bool wait_until_stable() {
     std::unique_lock lock(mutex_);
-    auto stable = [&] { return stable_ && *stable_ >= position_.step; };
-    changed_.wait(lock, [&] { return redone_ || closing_ || stable(); });
-    return !redone_ && stable();
+    changed_.wait(lock, [&] { return life_.fate() != CheckpointLife::Fate::waits; });
+    return life_.fate() == CheckpointLife::Fate::named;
   }
 
   void failed(std::uint64_t step, const Error& error) {
@@ -100,16 +89,13 @@ class CheckpointWriter::Impl {
   const std::string dir_;
   const int keep_;
 
-  // The caller's while busy_ is false, then the thread's. (The caller may still read position_: nobody writes it.)
+  // The caller's while no checkpoint is in work, then the thread's.
   StateImage image_;
   Position position_;
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;  // rung for the thread whenever something below changes
-  bool busy_ = false;                // guarded by mutex_, like all that follows
-  bool redone_ = false;              // the one in work is of a history that was taken back
-  bool closing_ = false;
-  std::optional<std::uint64_t> stable_;  // nothing before the first stable()
+  CheckpointLife life_;              // guarded by mutex_, like all that follows
   std::uint64_t failures_ = 0;
 
   std::thread thread_;  // last: it uses all of the above
@@ -122,6 +108,7 @@ bool CheckpointWriter::begin(Position position, const std::vector<StateItem>& it
   return impl_->begin(std::move(position), items);
 }
 void CheckpointWriter::stable(std::uint64_t step) { impl_->stable(step); }
+void CheckpointWriter::finish() { impl_->finish(); }
 std::uint64_t CheckpointWriter::failures() const { return impl_->failures(); }
 
 }  // namespace pliant::session

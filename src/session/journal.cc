@@ -1,18 +1,12 @@
 #include "session/journal.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <unistd.h>
 
-#include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdlib>
 #include <utility>
 
-#include "base/fd.h"
-#include "base/system.h"
+#include "session/platform.h"
 
 namespace pliant::session {
 namespace {
@@ -38,33 +32,19 @@ Status parse_every(const std::string& text, JournalOptions& options) {
   return {};
 }
 
-Result<JournalOptions> journal_options() {
+Result<JournalOptions> journal_options(const Platform& platform) {
   JournalOptions options;
-  options.record_dir = env("PLIANT_RECORD").value_or("");
-  options.checkpoint_dir = env("PLIANT_CHECKPOINT").value_or("");
-  options.resume_dir = env("PLIANT_RESUME").value_or("");
-  if (auto every = env("PLIANT_CHECKPOINT_EVERY")) PLIANT_TRY(parse_every(*every, options));
-  if (auto keep = env("PLIANT_CHECKPOINT_KEEP")) {
+  options.record_dir = platform.variable("PLIANT_RECORD").value_or("");
+  options.checkpoint_dir = platform.variable("PLIANT_CHECKPOINT").value_or("");
+  options.resume_dir = platform.variable("PLIANT_RESUME").value_or("");
+  if (auto every = platform.variable("PLIANT_CHECKPOINT_EVERY")) PLIANT_TRY(parse_every(*every, options));
+  if (auto keep = platform.variable("PLIANT_CHECKPOINT_KEEP")) {
     auto value = number_in(*keep);
     if (!value || *value == 0 || *value > 1'000'000)
       return Error{Code::invalid, fmt::format("PLIANT_CHECKPOINT_KEEP: '{}' is not a number from 1 on", *keep)};
     options.keep = static_cast<int>(*value);
   }
   return options;
-}
-
-Result<std::uint64_t> begin_lineage(const std::string& dir, std::uint64_t after) {
-  auto path = dir + "/lineage";
-  Fd file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!file) return errno_error(path);
-  if (flock(file.get(), LOCK_EX) != 0) return errno_error(path);  // two jobs may begin here at once
-  char text[32] = {};
-  if (pread(file.get(), text, sizeof(text) - 1, 0) < 0) return errno_error(path);
-  auto lineage = std::max<std::uint64_t>(after, std::strtoull(text, nullptr, 10)) + 1;
-  auto line = fmt::format("{}\n", lineage);
-  auto written = pwrite(file.get(), line.data(), line.size(), 0);
-  if (written != static_cast<ssize_t>(line.size()) || fsync(file.get()) != 0) return errno_error(path);
-  return lineage;
 }
 
 Result<std::unique_ptr<record::RecordSink>> open_records(const JournalOptions& options, std::uint64_t worker) {
@@ -74,11 +54,16 @@ Result<std::unique_ptr<record::RecordSink>> open_records(const JournalOptions& o
   return std::unique_ptr<record::RecordSink>(std::move(recorder).value());
 }
 
-Journal::Journal(JournalOptions options, std::uint64_t worker, std::unique_ptr<record::RecordSink> sink)
-    : options_(std::move(options)), worker_(worker), sink_(std::move(sink)), last_time_(clock_.now()) {}
+Journal::Journal(JournalOptions options, std::uint64_t worker, Platform& platform,
+                 std::unique_ptr<record::RecordSink> sink)
+    : options_(std::move(options)),
+      platform_(platform),
+      worker_(worker),
+      sink_(std::move(sink)),
+      last_time_(platform.clock().now()) {}
 
 void Journal::begin_lineage(std::uint64_t lineage, std::uint64_t steps, const std::string& folder) {
-  if (sink_) sink_->write(record::BeginRecord{unix_seconds(), worker_, lineage, steps, folder});
+  if (sink_) sink_->write(record::BeginRecord{platform_.unix_time(), worker_, lineage, steps, folder});
 }
 
 void Journal::begin_loop() {
@@ -114,21 +99,21 @@ void Journal::adopt(std::vector<record::StepRecord> lines) {
 void Journal::end(record::Outcome outcome, std::uint64_t lineage, std::uint64_t steps) {
   if (std::exchange(ended_, true) || !sink_) return;
   stable(steps, std::nan(""));
-  sink_->write(record::EndRecord{unix_seconds(), worker_, lineage, steps, outcome});
+  sink_->write(record::EndRecord{platform_.unix_time(), worker_, lineage, steps, outcome});
 }
 
 bool Journal::due(std::uint64_t steps) const {
   if (options_.checkpoint_dir.empty()) return false;
   if (options_.every_steps) return steps >= last_steps_ + options_.every_steps;
-  return clock_.now() - last_time_ >= options_.every_time;
+  return platform_.clock().now() - last_time_ >= options_.every_time;
 }
 
 void Journal::checkpoint(Position position, const std::vector<StateItem>& items) {
-  if (!writer_) writer_ = std::make_unique<CheckpointWriter>(options_.checkpoint_dir, options_.keep);
+  if (!writer_) writer_ = platform_.checkpoints().writer(options_.checkpoint_dir, options_.keep);
   auto steps = position.step;
   if (!writer_->begin(std::move(position), items)) return;  // the one before is still being written
   last_steps_ = steps;
-  last_time_ = clock_.now();
+  last_time_ = platform_.clock().now();
 }
 
 void Journal::last_checkpoint(Position position, const std::vector<StateItem>& items) {
@@ -137,7 +122,9 @@ void Journal::last_checkpoint(Position position, const std::vector<StateItem>& i
 }
 
 void Journal::close(std::uint64_t steps) {
-  if (writer_) writer_->stable(steps);
+  if (!writer_) return;
+  writer_->stable(steps);
+  writer_->finish();
   writer_.reset();
 }
 

@@ -22,6 +22,8 @@
 
 namespace pliant::session {
 
+class Platform;
+
 struct JournalOptions {
   std::string record_dir;
   std::string checkpoint_dir;
@@ -30,13 +32,9 @@ struct JournalOptions {
   int keep = 3;
   std::string resume_dir;
 };
-Result<JournalOptions> journal_options();
+Result<JournalOptions> journal_options(const Platform& platform);
 /// "500" or "30s", "5m", "1h".
 Status parse_every(const std::string& text, JournalOptions& options);
-
-/// The number of a new lineage that begins with a checkpoint in `dir`: never one that was used there before, even if
-/// that run wrote no checkpoint of its own. Kept in dir/lineage.
-Result<std::uint64_t> begin_lineage(const std::string& dir, std::uint64_t after);
 
 /// The worker's file in the folder for records; nullptr if there is no such folder.
 Result<std::unique_ptr<record::RecordSink>> open_records(const JournalOptions& options, std::uint64_t worker);
@@ -44,8 +42,8 @@ Result<std::unique_ptr<record::RecordSink>> open_records(const JournalOptions& o
 /// Threads: the training thread.
 class Journal {
  public:
-  /// `sink` may be nullptr: nothing is recorded.
-  Journal(JournalOptions options, std::uint64_t worker, std::unique_ptr<record::RecordSink> sink);
+  /// `platform` must outlive it. `sink` may be nullptr: nothing is recorded.
+  Journal(JournalOptions options, std::uint64_t worker, Platform& platform, std::unique_ptr<record::RecordSink> sink);
 
   bool records() const { return sink_ != nullptr; }
   const std::string& resume_dir() const { return options_.resume_dir; }
@@ -81,14 +79,14 @@ class Journal {
 
  private:
   const JournalOptions options_;
-  SteadyClock clock_;
+  Platform& platform_;
   const std::uint64_t worker_;
   std::unique_ptr<record::RecordSink> sink_;
   std::vector<record::StepRecord> pending_;  // by place
   std::optional<record::Place> newest_;      // that is noted or written
   bool begins_loop_ = false;                 // the next step does
   bool ended_ = false;
-  std::unique_ptr<CheckpointWriter> writer_;
+  std::unique_ptr<CheckpointSink> writer_;
   std::uint64_t last_steps_ = 0;
   Nanos last_time_;
 };

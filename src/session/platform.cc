@@ -105,6 +105,7 @@ class Machine final : public Platform {
   Result<std::unique_ptr<record::RecordSink>> records(const JournalOptions& options, std::uint64_t worker) override {
     return open_records(options, worker);
   }
+  CheckpointStorage& checkpoints() override { return checkpoints_on_disk(); }
   std::unique_ptr<Notice> notice() override { return std::make_unique<SignalNotice>(); }
   void lower_priority() override { pliant::lower_priority(); }
 

@@ -56,6 +56,8 @@ class Platform {
   virtual std::unique_ptr<Reclaimer> reclaimer() = 0;
   /// Where this worker's records go; nullptr: nowhere.
   virtual Result<std::unique_ptr<record::RecordSink>> records(const JournalOptions& options, std::uint64_t worker) = 0;
+  /// Where the job's checkpoints are.
+  virtual CheckpointStorage& checkpoints() = 0;
   /// While it lives, a request to end this process is told by it instead of ending the process.
   virtual std::unique_ptr<Notice> notice() = 0;
   /// Hears which rows of its tables a session takes; nullptr: nobody does.

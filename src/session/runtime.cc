@@ -243,11 +243,11 @@ void Runtime::abandon_step() {
 void Runtime::begin_first_loop() {
   if (views_.roster()) views_.roster()->set_layout(training_.replicas.describe());
   training_.adaptation.use_named().or_throw();
-  auto options = journal_options().or_throw();
-  training_.journal.emplace(options, worker(), platform_.records(options, worker()).or_throw());
+  auto options = journal_options(platform_).or_throw();
+  training_.journal.emplace(options, worker(), platform_, platform_.records(options, worker()).or_throw());
   // Rank 0 begins where the newest checkpoint is; the others get that from it.
   if (!options.resume_dir.empty() && rank() == 0)
-    training_.resumption = {newest_checkpoint(options.resume_dir).or_throw(), options.resume_dir};
+    training_.resumption = {platform_.checkpoints().newest(options.resume_dir).or_throw(), options.resume_dir};
   views_.settle_down();
 }
 

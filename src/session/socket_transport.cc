@@ -81,8 +81,7 @@ class SocketTransport final : public Transport {
 
   void say_goodbye(Outcome outcome, std::uint64_t step) override {
     mesh_->say_goodbye(view_);
-    if (!options_.coordinator.empty())
-      (void)note_.set_outcome(outcome);  // in a destructor there is nobody to complain to
+    if (!options_.coordinator.empty()) (void)note_.close(outcome);  // in a destructor there is nobody to complain to
     mesh_->run([this, outcome, step] {
       if (!link_) return;
       link_->flush();

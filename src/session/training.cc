@@ -49,7 +49,7 @@ void resume_from(Training& training, const Checkpoint& checkpoint, const std::st
     throw Failure(Code::diverged, fmt::format("{}: the state restored is not the state saved", checkpoint.folder));
   job.step = then.step;
   job.seed = then.seed;
-  job.lineage = begin_lineage(dir, then.lineage).or_throw();
+  job.lineage = training.platform.checkpoints().begin_lineage(dir, then.lineage).or_throw();
   job.samples = then.samples;
   job.ledger = then.ledger;
   training.replica.on(step::ReplicaTable::restored);

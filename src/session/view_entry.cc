@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "base/planted.h"
-#include "session/checkpoint_draft.h"
 #include "session/view_driver.h"
 #include "step/entry.h"
 #include "step/snapshot.h"
@@ -170,8 +169,9 @@ Result<ViewDriver::Settled> ViewDriver::settle_in(collective::Group& group, cons
 /// All who held the job's state are gone: this worker begins with the checkpoint that the view names, and gives the
 /// others what it has read.
 void ViewDriver::begin_again(const View& view) {
-  auto dir = journal_options().or_throw().checkpoint_dir;
-  training_.resumption = {read_checkpoint(folder_of_step(dir, view.resume_step)).or_throw(), dir};
+  auto& platform = training_.platform;
+  auto dir = journal_options(platform).or_throw().checkpoint_dir;
+  training_.resumption = {platform.checkpoints().read(dir, view.resume_step).or_throw(), dir};
 }
 
 void ViewDriver::resume_if_due(const View& view) {

@@ -9,12 +9,13 @@
 namespace pliant::session {
 
 WorkerNote read_worker_note(const std::string& path) {
-  std::string first, word, second;
+  std::string first, word, second, session;
   std::uint64_t view = 0;
   std::ifstream file(path);
   if (!(file >> first >> view >> second >> word) || first != "view" || second != "outcome") return {};
+  file >> session;
   for (int i = 0; i < kOutcomes; ++i)
-    if (auto outcome = static_cast<Outcome>(i); word == name_of(outcome)) return {outcome, view};
+    if (auto outcome = static_cast<Outcome>(i); word == name_of(outcome)) return {outcome, view, session == "closed"};
   return {};
 }
 
@@ -30,12 +31,20 @@ Status NoteWriter::set_view(std::uint64_t epoch) {
   return write();
 }
 
+Status NoteWriter::close(Outcome outcome) {
+  std::lock_guard lock(mutex_);
+  note_.outcome = outcome;
+  note_.closed = true;
+  return write();
+}
+
 /// All notes have the same length, so that each overwrites the one before completely.
 Status NoteWriter::write() {
   if (path_.empty()) return {};
   if (!file_) file_ = Fd(open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file_) return errno_error("cannot write " + path_);
-  auto text = fmt::format("view {:<20} outcome {:<16}\n", note_.view, name_of(note_.outcome));
+  auto text = fmt::format("view {:<20} outcome {:<16} {}\n", note_.view, name_of(note_.outcome),
+                          note_.closed ? "closed" : "open  ");
   auto written = pwrite(file_.get(), text.data(), text.size(), 0);
   if (written < 0) return errno_error("cannot write " + path_);
   if (static_cast<std::size_t>(written) != text.size()) return Error{Code::io, "cannot write all of " + path_};

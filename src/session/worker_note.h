@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/fd.h"
+#include "base/planted.h"
 #include "base/result.h"
 
 namespace pliant::session {
@@ -17,6 +18,13 @@ namespace pliant::session {
 struct WorkerNote {
   Outcome outcome = Outcome::running;  ///< running: its loop has not ended
   std::uint64_t view = 0;              ///< the epoch of the view that it acted in last; 0: in none
+  bool closed = false;                 ///< its session has ended: no other loop follows
+  /// What its loop's end says of a process that has ended, by itself or not: one that was killed after a loop had
+  /// finished might have gone on to another.
+  Outcome last_word(bool by_itself) const {
+    bool may_go_on = !closed && !by_itself && !planted("killed-is-finished");
+    return outcome == Outcome::finished && may_go_on ? Outcome::running : outcome;
+  }
   bool operator==(const WorkerNote&) const = default;
 };
 
@@ -32,6 +40,7 @@ class NoteWriter {
 
   Status set_outcome(Outcome outcome);
   Status set_view(std::uint64_t epoch);
+  Status close(Outcome outcome);
 
  private:
   Status write();  // guarded by mutex_

@@ -81,7 +81,7 @@ class Supervisions : public testing::Test {
     hear(state);
   }
   void hear_over(Outcome outcome) { hear(wire::Over{static_cast<std::uint8_t>(outcome)}); }
-  void finish(std::uint64_t id) { driver_.notes[id] = {Outcome::finished, 1}; }
+  void finish(std::uint64_t id) { driver_.notes[id] = {Outcome::finished, 1, true}; }
   void ends(std::uint64_t id, const Ending& ending) { supervision_->on_ended({{id, ending}}); }
   /// The coordinator is gone for good, and everybody has ended.
   void run_out_of_patience() {
@@ -294,6 +294,34 @@ TEST_F(Supervisions, OneThatFinishedAndPerhapsEndedWellIsEnough) {
     EXPECT_EQ(outcome(), Outcome::finished);
     EXPECT_EQ(exit_status(), 0);
   }
+}
+
+/// Its program may have another loop. Whoever ended by itself has decided that there is none.
+TEST_F(Supervisions, WhoeverIsKilledAfterALoopHasNotFinished) {
+  const std::pair<Ending, Outcome> kCases[] = {
+      {kKilled, Outcome::running}, {kUnknown, Outcome::running}, {kWell, Outcome::finished}, {{3}, Outcome::finished}};
+  for (const auto& [ending, outcome] : kCases) {
+    make_running({0, 1}, {0, 1});
+    driver_.notes[0] = {Outcome::finished, 1, false};
+    ends(0, ending);
+    ASSERT_EQ(driver_.sent<wire::Ended>().size(), 1U);
+    EXPECT_EQ(wire::outcome_in(driver_.sent<wire::Ended>()[0].outcome), outcome) << ending.words();
+  }
+}
+
+/// The coordinator answers an end before it says that there is a view, and asks for others in between.
+TEST_F(Supervisions, AnAttachedAgentStartsWhoeverIsAskedForAfterADeath) {
+  SupervisionOptions options;
+  options.attached = true;
+  make(options);
+  supervision_->take_up(1, 101);
+  supervision_->on_slots(8);
+  ends(1, kUnknown);
+  supervision_->on_connected();
+  hear(wire::Parted{1, 0});
+  hear(wire::Start{3});
+  hear_view({0, 1});
+  EXPECT_NE(supervision_->find(3), nullptr);
 }
 
 TEST_F(Supervisions, WithoutAWordOfAnybodyAJobThatHasBegunHasFailed) {

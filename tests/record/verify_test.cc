@@ -527,6 +527,19 @@ TEST(Planted, ARestartFromAnotherState) {
   expect_fault(job.records(), "step 10 of lineage 1 begins with the state");
 }
 
+/// All were lost after the last checkpoint, and the job was stopped, or was done, before it made another step.
+TEST(Verify, ALineageMayEndWhereItBegan) {
+  FakeJob job(5, 200, 10, 3, 0);
+  job.run_steps(10);
+  for (std::uint64_t steps : {10, 8, 11}) {
+    auto logs = logs_of(job.records(), {.end = std::nullopt});
+    logs.push_back({"worker-9", {BeginRecord{1, 9, 1, steps, "here"}, EndRecord{1, 9, 1, steps, Outcome::stopped}}});
+    auto seen = verify(logs);
+    EXPECT_EQ(seen.ok, steps <= 10) << all_of(seen);
+    EXPECT_EQ(seen.steps, std::min<std::uint64_t>(steps, 10));
+  }
+}
+
 TEST(Planted, ALineageThatNobodyBegan) {
   auto records = calm();
   for (auto& line : records[1])

@@ -97,6 +97,19 @@ TEST(CheckpointWriter, DropsTheStateOfAStepThatIsRedone) {
   EXPECT_EQ(writer.failures(), 0U);
 }
 
+/// A worker that was left behind at step 20 is taken in again by a job that has begun once more from step 10.
+TEST(CheckpointWriter, WhatWasStableInAnEarlierHistoryNamesNothing) {
+  TempFolder dir;
+  CheckpointWriter writer(dir.path(), 2);
+  writer.stable(20);
+  ASSERT_TRUE(begin(writer, 15));
+  ASSERT_TRUE(eventually([&] { return draft_is_written(dir.path()); }));
+  std::this_thread::sleep_for(50ms);
+  EXPECT_TRUE(steps_in(dir.path()).empty());
+  writer.stable(15);
+  EXPECT_TRUE(eventually([&] { return names_in(dir.path()) == Names{"step-000000000015"}; }));
+}
+
 TEST(CheckpointWriter, KeepsSoMany) {
   TempFolder dir;
   {

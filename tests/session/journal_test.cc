@@ -238,7 +238,8 @@ TEST_F(JournalTest, WhoCannotResumeSaysSoAndDoesNotBeginAnew) {
 
 /// A journal that writes into memory.
 struct Written {
-  explicit Written(std::uint64_t worker) : journal({}, worker, std::make_unique<record::MemorySink>(log)) {}
+  explicit Written(std::uint64_t worker)
+      : journal({}, worker, Platform::current(), std::make_unique<record::MemorySink>(log)) {}
   record::MemoryLog log;
   Journal journal;
 };
@@ -292,9 +293,9 @@ TEST(Journal, StepsThatAWorkerRecordedItselfAreNotAdopted) {
 TEST(Lineage, IsNeverUsedTwice) {
   auto dir = fs::temp_directory_path() / ("pliant-lineage-" + std::to_string(random_u64()));
   fs::create_directories(dir);
-  EXPECT_EQ(begin_lineage(dir.string(), 0).or_throw(), 1U);
-  EXPECT_EQ(begin_lineage(dir.string(), 0).or_throw(), 2U);
-  EXPECT_EQ(begin_lineage(dir.string(), 7).or_throw(), 8U);
+  EXPECT_EQ(checkpoints_on_disk().begin_lineage(dir.string(), 0).or_throw(), 1U);
+  EXPECT_EQ(checkpoints_on_disk().begin_lineage(dir.string(), 0).or_throw(), 2U);
+  EXPECT_EQ(checkpoints_on_disk().begin_lineage(dir.string(), 7).or_throw(), 8U);
   fs::remove_all(dir);
 }
 

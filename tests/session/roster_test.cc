@@ -91,6 +91,7 @@ class TimedPlatform final : public Platform {
   Result<std::unique_ptr<record::RecordSink>> records(const JournalOptions& options, std::uint64_t worker) override {
     return real_.records(options, worker);
   }
+  CheckpointStorage& checkpoints() override { return real_.checkpoints(); }
   std::unique_ptr<Notice> notice() override { return real_.notice(); }
   void lower_priority() override {}
 

@@ -60,6 +60,19 @@ TEST_F(WorkerNoteTest, ViewAndOutcomeStandBesideEachOther) {
   }
 }
 
+TEST_F(WorkerNoteTest, SaysWhetherAnotherLoopMayFollow) {
+  NoteWriter writer(file());
+  writer.set_outcome(Outcome::finished).or_throw();
+  EXPECT_FALSE(read().closed);
+  EXPECT_EQ(read().last_word(false), Outcome::running);
+  EXPECT_EQ(read().last_word(true), Outcome::finished);
+  writer.close(Outcome::finished).or_throw();
+  EXPECT_TRUE(read().closed);
+  EXPECT_EQ(read().last_word(false), Outcome::finished);
+  writer.close(Outcome::stopped).or_throw();
+  EXPECT_EQ(read(), (WorkerNote{Outcome::stopped, 0, true}));
+}
+
 TEST_F(WorkerNoteTest, AnotherProcessBeginsAnew) {
   NoteWriter(file()).set_view(12).or_throw();
   NoteWriter(file()).set_outcome(Outcome::left).or_throw();

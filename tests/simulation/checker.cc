@@ -2,17 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 namespace pliant::sim {
 
 void Checker::begins(Process& process, const Moment& moment, std::span<const double> counts) {
-  auto [loop, step, epoch, phase] = moment;
+  auto [lineage, loop, step, epoch, phase] = moment;
   auto digest = combine(digest_bytes(counts.data(), counts.size_bytes()), digest_bytes(&phase, sizeof phase));
   State now{digest, epoch, process.id()};
-  auto [known, first] = states_.emplace(std::pair(loop, step), now);
+  auto [known, first] = states_.emplace(std::array{lineage, loop, step}, now);
   progress_[process.id()] = step;
   process.note_blank(false);
-  newest_ = std::max(newest_, step);
-  world_.note(process, "begins step {} of epoch {} in loop {}, state {:08x}", step, epoch, loop, now.digest >> 32);
+  if (lineage >= lineage_) newest_ = lineage > std::exchange(lineage_, lineage) ? step : std::max(newest_, step);
+  world_.note(process, "begins step {} of epoch {} in loop {} of lineage {}, state {:08x}", step, epoch, loop, lineage,
+              now.digest >> 32);
   if (known->second.digest != now.digest || known->second.epoch != epoch)
     return world_.fail(fmt::format("worker {} begins step {} (epoch {}) with another state than worker {} (epoch {})",
                                    process.id(), step, epoch, known->second.by, known->second.epoch));
@@ -25,8 +28,21 @@ void Checker::begins(Process& process, const Moment& moment, std::span<const dou
   }
 }
 
-void Checker::agrees(Process& process, const std::string& key, double value) {
-  auto [known, first] = values_.emplace(key, Value{value, process.id()});
+void Checker::named(const session::Checkpoint& checkpoint) {
+  const auto& then = checkpoint.position;
+  auto known = states_.find({then.lineage, then.loop, then.step});
+  if (known == states_.end()) return;  // the last of a loop
+  auto digest_of = [&](const char* name) {
+    const auto& bytes = checkpoint.tensors.at(name).data;
+    return digest_bytes(bytes.data(), bytes.size());
+  };
+  if (combine(digest_of("counts/values"), digest_of("phase/values")) != known->second.digest)
+    world_.fail(fmt::format("the checkpoint of step {} is of another state than that of worker {}", then.step,
+                            known->second.by));
+}
+
+void Checker::agrees(Process& process, std::uint64_t lineage, const std::string& key, double value) {
+  auto [known, first] = values_.emplace(fmt::format("{}/{}", lineage, key), Value{value, process.id()});
   if (known->second.value != value)
     world_.fail(fmt::format("worker {} has {} for reduction {}, worker {} has {}", process.id(), value, key,
                             known->second.by, known->second.value));

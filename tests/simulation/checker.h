@@ -2,6 +2,7 @@
 // the same for all, with every sample of an epoch used once.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -20,13 +21,13 @@ class Checker {
 
   /// Where a worker is when it begins a step.
   struct Moment {
-    std::uint64_t loop = 1, step = 0, epoch = 0;
+    std::uint64_t lineage = 0, loop = 1, step = 0, epoch = 0;
     double phase = 0;  ///< shared state that the program changes by itself
   };
   /// A worker begins a step with this state: how often each sample was used so far, in two copies.
   void begins(Process& process, const Moment& moment, std::span<const double> counts);
   /// A value that must be the same on all workers that see it.
-  void agrees(Process& process, const std::string& key, double value);
+  void agrees(Process& process, std::uint64_t lineage, const std::string& key, double value);
   /// What cannot be has happened, says the program.
   void objects(Process& process, const std::string& what);
   /// A program that throws does so here: on one worker that others can go on without, or on all.
@@ -37,6 +38,9 @@ class Checker {
   void finished(Process& process, std::span<const double> counts);
   /// It was asked to leave, and has.
   void left(Process& process) { left_.insert(process.id()); }
+
+  /// A checkpoint has got its name: it is of a state that the job has been in.
+  void named(const session::Checkpoint& checkpoint);
 
   /// Of all that live, only these hold the state of the newest step, in the newest view that anybody acts in.
   std::set<std::uint64_t> holders() const;
@@ -58,11 +62,11 @@ class Checker {
   World& world_;
   const std::size_t samples_;
   const std::uint64_t epochs_;
-  std::map<std::pair<std::uint64_t, std::uint64_t>, State> states_;  // by loop and step
+  std::map<std::array<std::uint64_t, 3>, State> states_;  // by lineage, loop and step
   std::map<std::string, Value> values_;
   std::map<std::uint64_t, std::uint64_t> progress_;  // worker -> the step it began last
   std::set<std::uint64_t> left_;
-  std::uint64_t newest_ = 0;
+  std::uint64_t lineage_ = 0, newest_ = 0;
   bool any_finished_ = false, any_threw_ = false, last_threw_ = false;
 };
 

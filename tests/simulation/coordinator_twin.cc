@@ -61,6 +61,7 @@ void CoordinatorTwin::serve(const std::optional<membership::Memory>& memory) {
   options.seed = world.seed;
   options.wanted = static_cast<std::uint32_t>(world.workers);
   options.restarts = 1000;
+  options.checkpoints = world.checkpoint_every > 0;
   chronicle_.begun(1, memory);
   offices_.world().note("the coordinator of {} begins", place_);
   Desk& desk = *this;
@@ -149,7 +150,9 @@ void CoordinatorTwin::remember(const membership::Memory& memory) {
 }
 
 Result<std::uint64_t> CoordinatorTwin::newest_checkpoint() {
-  return Error{Code::not_found, "the job writes no checkpoints"};
+  auto newest = offices_.world().checkpoints().newest();
+  if (!newest) return Error{Code::not_found, "there is no checkpoint"};
+  return *newest;
 }
 
 }  // namespace pliant::sim

@@ -19,7 +19,35 @@ void Faults::begin() {
   world_.scheduler().after(milliseconds(20), [this] { next_fault(); });
 }
 
+void Faults::lose_everybody(const Rng& dice, int times) {
+  losses_dice_ = dice;
+  Nanos at(0);
+  for (int i = 0; i < times; ++i) {
+    at += losses_dice_->between(milliseconds(20), milliseconds(1200));
+    world_.scheduler().after(at, [this] { kill_everybody(); });
+  }
+}
+
+void Faults::kill_everybody() {
+  world_.note("fault: everybody");
+  ++kinds_["everybody"];
+  ++faults_;
+  lost_everybody_ = true;
+  auto& dice = *losses_dice_;
+  auto longest = dice.chance(50) ? Nanos(0) : milliseconds(30);
+  if (dice.chance(15)) kill_coordinator();
+  if (dice.chance(15)) kill_agent();
+  for (auto* process : world_.workers())
+    world_.scheduler().after(dice.between(Nanos(0), longest), [this, id = process->id()] {
+      if (auto* victim = world_.worker(id)) world_.kill(*victim);
+    });
+}
+
 bool Faults::may_die(const Process& process) {
+  if (spares_nobody_ && world_.checkpoints().newest()) {
+    lost_everybody_ = true;  // perhaps
+    return true;
+  }
   auto holders = checker_.holders();
   holders.erase(process.id());
   std::erase_if(holders, [&](auto id) { return world_.worker(id)->notified() && !stop_asked_; });

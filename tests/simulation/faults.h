@@ -24,6 +24,12 @@ class Faults {
   /// Now and then a worker dies that has given its part of a plain reduction: those who hear of that last lack it.
   void lose_after_reductions(const Rng& dice) { reductions_dice_ = dice; }
 
+  /// All workers die, a few times.
+  void lose_everybody(const Rng& dice, int times);
+  /// Whoever has the state may die once there is a checkpoint.
+  void spare_nobody() { spares_nobody_ = true; }
+
+  bool lost_everybody() const { return lost_everybody_; }
   /// The whole job was told to leave; or some worker was.
   bool stop_asked() const { return stop_asked_; }
   bool notified() const { return notified_; }
@@ -39,7 +45,7 @@ class Faults {
   void next_fault();
   void fault();
   void calm_down();
-  /// Its death leaves somebody who has the state.
+  /// Its death leaves somebody who has the state, or a checkpoint.
   bool may_die(const Process& process);
   Process* victim();
   void kill(Process* process);
@@ -50,6 +56,7 @@ class Faults {
   void resize_somehow();
   void join_and_kill();
   void stop_everybody();
+  void kill_everybody();
   void kill_coordinator();
   void kill_agent();
   void silence_store();
@@ -72,7 +79,8 @@ class Faults {
   const int hosts_;
   int faults_left_ = 0;
   std::vector<Aimed> aimed_;
-  std::optional<Rng> reductions_dice_;
+  std::optional<Rng> reductions_dice_, losses_dice_;
+  bool spares_nobody_ = false, lost_everybody_ = false;
   int losses_after_reductions_ = 0;
   std::optional<StepState> late_in_;            // the next worker in that state is held up
   std::set<std::uint64_t> has_row_out_;         // in this step

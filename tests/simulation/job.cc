@@ -20,8 +20,26 @@ struct Setting {
   int hosts = 1, workers = 3;
   bool store = false;
   int faults = 4;
+  std::uint64_t checkpoint_every = 0;
+  int checkpoints_kept = 1;
+  bool spares_nobody = false;
+  int times_everybody = 0;  // is lost
   Script script;
 };
+
+/// Whether there are checkpoints, and what a job with or without them must survive or fail by.
+void choose_losses(Setting& setting, Rng dice) {
+  // A program that always throws would be begun again and again.
+  if (setting.script.kind == Script::Kind::grows || setting.script.all_throw) return;
+  if (!dice.chance(30)) {
+    setting.times_everybody = dice.chance(2) ? 1 : 0;
+    return;
+  }
+  setting.checkpoint_every = 1 + dice.below(6);
+  setting.checkpoints_kept = 1 + static_cast<int>(dice.below(3));
+  setting.spares_nobody = dice.chance(30);
+  setting.times_everybody = static_cast<int>(dice.below(4));
+}
 
 Setting setting_of(Rng& dice, const JobOptions& options) {
   Setting setting;
@@ -36,6 +54,7 @@ Setting setting_of(Rng& dice, const JobOptions& options) {
   script.evaluates = dice.chance(50);
   choose_program(script, Rng(combine(options.seed, 2)), options.program);
   if (script.kind == Script::Kind::grows) setting.hosts = 3, setting.workers = 1 + setting.workers % 3;
+  choose_losses(setting, Rng(combine(options.seed, 4)));
   return setting;
 }
 
@@ -46,13 +65,17 @@ class Job {
         setting_(setting_of(dice_, options)),
         // On one host the job's own directory decides (membership/directory_store.h).
         world_({options.seed, setting_.hosts, setting_.workers, setting_.store || setting_.hosts == 1, options.trace,
-                options.coverage},
+                options.coverage, setting_.checkpoint_every, setting_.checkpoints_kept},
                [this](Process& self) { run_program(setting_.script, checker_, self); }),
         checker_(world_, setting_.script.samples, setting_.script.epochs),
         faults_(world_, checker_, dice_, setting_.faults),
         growth_(world_, checker_) {
     if (setting_.script.kind == Script::Kind::in_flight) faults_.lose_after_reductions(Rng(combine(options.seed, 3)));
+    if (setting_.times_everybody) faults_.lose_everybody(Rng(combine(options.seed, 5)), setting_.times_everybody);
+    if (setting_.spares_nobody) faults_.spare_nobody();
+    world_.checkpoints().published = [this](const auto& checkpoint) { checker_.named(checkpoint); };
     const auto& script = setting_.script;
+    if (setting_.checkpoint_every) world_.note("a checkpoint every {} steps", setting_.checkpoint_every);
     world_.note("{} hosts{}, {} workers, program '{}', {} samples, batch {}, {} epochs, {} faults", setting_.hosts,
                 setting_.store ? " and a store" : "", setting_.workers, name_of(script.kind), script.samples,
                 script.local_batch, script.epochs, setting_.faults);
@@ -114,6 +137,9 @@ void Job::check_verdict() {
   // All have thrown, or the last one has when the others had left, or were left behind.
   bool all_gone = setting_.script.all_throw || faults_.stop_asked() || checker_.last_threw();
   if (outcome == Outcome::failed && checker_.any_threw() && all_gone && !checker_.any_finished()) return;
+  // All were killed before there was a checkpoint.
+  bool lost = faults_.lost_everybody() && !world_.checkpoints().newest();
+  if (outcome == Outcome::failed && lost && !checker_.any_finished()) return;
   // All who were left may have been asked to leave, one after the other.
   if (outcome == Outcome::stopped && (faults_.stop_asked() || faults_.notified()) && !checker_.any_finished()) return;
   world_.fail(fmt::format(

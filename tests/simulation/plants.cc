@@ -44,6 +44,8 @@ constexpr Plant kPlants[] = {
      Script::Kind::measures},
     {"claimed-once", "a coordinator does not ask again for a promise that came too early", Script::Kind::grows},
     {"unreached-unsaid", "one newcomer that a member cannot reach keeps all others out", Script::Kind::grows},
+    {"named-unstable", "a checkpoint gets its name before all have made its step"},
+    {"killed-is-finished", "a worker that was killed between two loops counts as finished", Script::Kind::two_loops},
     {"unconfirmed", "between hosts a step is closed before all are known to have it"},
 };
 

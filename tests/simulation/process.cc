@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "simulation/twin_checkpoints.h"
 #include "simulation/twin_group.h"
 #include "simulation/world.h"
 
@@ -62,11 +63,18 @@ class OwnRecords final : public record::RecordSink {
 
 class SimPlatform final : public session::Platform {
  public:
-  explicit SimPlatform(Process& process) : process_(process) {}
+  explicit SimPlatform(Process& process) : process_(process), checkpoints_(process) {}
   const Clock& clock() const override { return process_.world().scheduler(); }
   double unix_time() const override { return pliant::seconds(clock().now()); }
   std::unique_ptr<Condition> condition() override { return std::make_unique<SimCondition>(process_); }
-  std::optional<std::string> variable(const char* /*name*/) const override { return std::nullopt; }
+  std::optional<std::string> variable(const char* name) const override {
+    const auto& world = process_.world().options();
+    if (world.checkpoint_every == 0) return std::nullopt;
+    if (name == std::string_view("PLIANT_CHECKPOINT")) return "checkpoints";
+    if (name == std::string_view("PLIANT_CHECKPOINT_EVERY")) return std::to_string(world.checkpoint_every);
+    if (name == std::string_view("PLIANT_CHECKPOINT_KEEP")) return std::to_string(world.checkpoints_kept);
+    return std::nullopt;
+  }
   Result<std::optional<session::RosterOptions>> invitation() override {
     session::RosterOptions options;
     options.job = "simulated";
@@ -86,12 +94,14 @@ class SimPlatform final : public session::Platform {
     return std::unique_ptr<record::RecordSink>(
         std::make_unique<OwnRecords>(process_, process_.world().records(worker)));
   }
+  session::CheckpointStorage& checkpoints() override { return checkpoints_; }
   std::unique_ptr<session::Notice> notice() override { return std::make_unique<SimNotice>(process_); }
   void lower_priority() override {}
   step::TransitionWatch* transitions() override { return &process_.watch(); }
 
  private:
   Process& process_;
+  TwinCheckpoints checkpoints_;
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "base/condition.h"
 #include "session/platform.h"
+#include "session/worker_note.h"
 #include "simulation/coverage.h"
 #include "simulation/fiber.h"
 #include "simulation/scheduler.h"
@@ -60,7 +61,8 @@ class Process {
   void note_outcome(Outcome outcome) {
     if (!dead_) outcome_ = outcome;
   }
-  Outcome outcome() const { return outcome_; }
+  void note_closed() { closed_ = closed_ || !dead_; }
+  session::WorkerNote note() const { return {outcome_, last_view_, closed_}; }
   /// Hears which rows of its session's tables are taken.
   StateWatch& watch() { return watch_; }
 
@@ -95,7 +97,7 @@ class Process {
   std::unique_ptr<session::Platform> platform_;
   std::unique_ptr<Fiber> fiber_;
   std::function<void(bool good)> ended_;
-  bool dead_ = false, stopped_ = false, notified_ = false, blank_ = false;
+  bool dead_ = false, stopped_ = false, notified_ = false, blank_ = false, closed_ = false;
   bool parked_ = false, waking_ = false, running_ = false;
   int doom_ = -1;
   Outcome outcome_ = Outcome::running;

@@ -35,7 +35,7 @@ class Trainer {
 
   /// In a loop of the program, from 1.
   void begin(const Step& step, std::uint64_t loop) {
-    checker.begins(self, {loop, step.index(), step.epoch(), phase}, counts);
+    checker.begins(self, {lineage(), loop, step.index(), step.epoch(), phase}, counts);
   }
   void make(Step step) {
     auto lease = sampler.next();
@@ -74,6 +74,7 @@ class Trainer {
     pause(microseconds(50), milliseconds(30));
     session.average("accuracy", 0.5, 1);
   }
+  std::uint64_t lineage() { return session.runtime().training().job.lineage; }
   void pause(Nanos least, Nanos most) { self.sleep(self.world().rng().between(least, most)); }
   /// The last loop has ended.
   void end() {
@@ -188,6 +189,7 @@ class InFlight {
     for (std::uint64_t i = 0; i < count; ++i) {
       auto& one = all_.emplace_back();
       one.values.assign(1 + i % 3, 1.0);
+      one.lineage = trainer_.lineage();
       one.key = fmt::format("{}/{}", step.index(), i);
       one.own = !trainer_.session.runtime().views().counts();
       one.reduction = trainer_.session.reduce<double>(fmt::format("plain{}", i), std::span<double>(one.values));
@@ -198,7 +200,7 @@ class InFlight {
     while (all_.size() > left) {
       auto& one = all_.front();
       auto sum = one.reduction.wait()[0];
-      if (!one.own) trainer_.checker.agrees(trainer_.self, one.key, sum);
+      if (!one.own) trainer_.checker.agrees(trainer_.self, one.lineage, one.key, sum);
       all_.pop_front();
     }
   }
@@ -206,6 +208,7 @@ class InFlight {
  private:
   struct One {
     std::vector<double> values;
+    std::uint64_t lineage = 0;
     std::string key;
     Reduction<double> reduction;
     bool own = false;  // the others have gone on without this worker: its result is its own affair

@@ -400,6 +400,7 @@ void TwinTransport::report_outcome(Outcome outcome, std::uint64_t step) {
 
 void TwinTransport::say_goodbye(Outcome outcome, std::uint64_t step) {
   process_.note_outcome(outcome);
+  process_.note_closed();
   std::vector<std::uint64_t> all;
   for (const auto& [id, link] : links_) all.push_back(id);
   wire::Bye bye;

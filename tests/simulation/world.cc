@@ -60,7 +60,7 @@ int World::spawn(std::uint64_t id, const std::string& host) {
 
 session::WorkerNote World::note_of(std::uint64_t id) const {
   for (const auto& process : ended_)
-    if (process->id() == id) return {process->outcome(), process->last_view()};
+    if (process->id() == id) return process->note();
   return {};
 }
 

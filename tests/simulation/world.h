@@ -16,6 +16,7 @@
 #include "simulation/offices.h"
 #include "simulation/process.h"
 #include "simulation/scheduler.h"
+#include "simulation/twin_checkpoints.h"
 #include "simulation/twin_transport.h"
 
 namespace pliant::sim {
@@ -27,6 +28,8 @@ struct WorldOptions {
   bool store = false;  ///< outside of the job
   bool trace = false;  ///< keep a line for every event
   Coverage* coverage = nullptr;
+  std::uint64_t checkpoint_every = 0;  ///< so many steps; 0: there are no checkpoints
+  int checkpoints_kept = 1;
 };
 
 class World {
@@ -88,7 +91,8 @@ class World {
   Offices& offices() { return offices_; }
   const Offices& offices() const { return offices_; }
 
-  // ---- records ----
+  // ---- records and checkpoints ----
+  CheckpointFolder& checkpoints() { return checkpoints_; }
   record::MemoryLog& records(std::uint64_t worker);
   std::vector<record::MemoryLog> all_records() const;
 
@@ -129,6 +133,7 @@ class World {
   std::map<std::uint64_t, std::uint64_t> stops_;  // by worker: how often it was stopped
 
   std::map<std::uint64_t, record::MemoryLog> records_;  // by worker
+  CheckpointFolder checkpoints_;
   Offices offices_{*this};
 };
 
