@@ -37,7 +37,7 @@ Coordinator::Coordinator(CoordinatorOptions options, const std::optional<Memory>
   for (const auto& [id, outcome] : memory->outcomes) workers_[id].outcome = outcome;
   for (const auto& [id, last_view] : memory->ended) {
     auto& worker = workers_[id];
-    note_end(worker);
+    note_end(id, worker);
     worker.counted = true;
     worker.last_view = last_view;
   }

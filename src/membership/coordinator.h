@@ -222,7 +222,7 @@ class Coordinator {
   bool is_proof_for(std::uint64_t member, std::uint64_t id) const;
   void lower_wanted();
   Worker& file_of(std::uint64_t id);
-  void note_end(Worker& worker) const;
+  void note_end(std::uint64_t id, Worker& worker);
   bool may_be_forgotten(std::uint64_t id, const Worker& worker) const;
   void forget();
 
@@ -266,10 +266,7 @@ class Coordinator {
   std::map<std::uint64_t, Worker> workers_;  // by id; all that were ever heard of
   Former former_;                            // but these
   std::optional<wire::Join> model_;          // the first to join: the others must be built alike
-  struct Layout {
-    std::string text;  // empty: not known
-    std::uint64_t told_by = 0;
-  } layout_;              // of the members' shared state
+  SharedLayout layout_;
   std::string hopeless_;  // why there will be no first view
   enum class Rescue { open, possible, impossible };
   Rescue rescue_ = Rescue::open;  // of a job that has lost its state

@@ -35,14 +35,19 @@ struct WorkerFile {
   Outcome outcome = Outcome::running;  // of its loop, by its own word
   std::string words;                   // how its process ended
   bool ended = false;
-  std::uint64_t plans_until = 0;  // no plan with a later epoch can name it, because its end was known by then
-  bool counted = false;           // its end has had its consequences
-  bool left = false;              // it ended in good order, and wanted is still to be lowered
-  bool told = false;              // that the job is over, or that it is not needed any more
-  bool replace = false;           // by another one, as soon as there is one
-  bool surplus = false;           // it has waited for long enough, and may go
-  Nanos since{0};                 // when it was asked for
-  Nanos unreached_until{0};       // a member could not reach it: until then the job grows without it
+  bool counted = false;      // its end has had its consequences
+  bool left = false;         // it ended in good order, and wanted is still to be lowered
+  bool told = false;         // that the job is over, or that it is not needed any more
+  bool replace = false;      // by another one, as soon as there is one
+  bool surplus = false;      // it has waited for long enough, and may go
+  Nanos since{0};            // when it was asked for
+  Nanos unreached_until{0};  // a member could not reach it: until then the job grows without it
+};
+
+/// Of the members' shared state.
+struct SharedLayout {
+  std::string text;  // empty: not known
+  std::uint64_t told_by = 0;
 };
 
 /// What agents are told of the job.

@@ -59,7 +59,7 @@ void Coordinator::read_note(Worker& worker, Outcome outcome, std::uint64_t view)
 
 Letters Coordinator::on_gone(std::uint64_t id, Outcome outcome, std::uint64_t view) {
   if (auto at = workers_.find(id); at != workers_.end() && !at->second.ended) {
-    note_end(at->second);
+    note_end(id, at->second);
     read_note(at->second, outcome, view);
     tell_of_death(id);
     // The agent will say how; but not if it never knew this one.
@@ -77,11 +77,12 @@ void Coordinator::on(Link link, const wire::Ended& ended) {
   worker.words = ended.words;
   read_note(worker, wire::outcome_in(ended.outcome), ended.view);
   bool known = worker.ended;
-  note_end(worker);
+  note_end(ended.id, worker);
   if (!known || ended.view) tell_of_death(ended.id);
   next_id_ = std::max(next_id_, ended.id + 1);
   if (!formed() && (ended.taken || lacks_slots(agent->first))) {  // somebody else, somewhere else, will begin the job
     workers_.erase(ended.id);
+    former_.expect_no_more(ended.id);
     return send(link, wire::Parted{ended.id, 0});
   }
   count(worker, ended.taken ? End::taken : ended.good ? End::good : End::bad);
@@ -159,13 +160,13 @@ Coordinator::Worker& Coordinator::file_of(std::uint64_t id) {
 }
 
 /// A plan that is out may still come true.
-void Coordinator::note_end(Worker& worker) const {
-  if (!std::exchange(worker.ended, true)) worker.plans_until = view_.epoch + 1;
+void Coordinator::note_end(std::uint64_t id, Worker& worker) {
+  if (!std::exchange(worker.ended, true)) former_.expect(id, view_.epoch + 1);
 }
 
 bool Coordinator::may_be_forgotten(std::uint64_t id, const Worker& worker) const {
   bool done = worker.ended && worker.counted && !worker.left && !worker.link;
-  bool named = in_view(id) || is_planned(id) || view_.planned <= worker.plans_until;
+  bool named = in_view(id) || is_planned(id) || !former_.is_behind(id, view_.planned);
   return formed() && done && !named && worker.outcome != Outcome::finished && !was_last(id);
 }
 
