@@ -77,6 +77,11 @@ session::WorkerNote Agent::note_of(std::uint64_t id) const {
 
 void Agent::note_told(std::uint64_t id) { job_.note_told(id, loop_); }
 
+void Agent::forget(std::uint64_t id) {
+  workers_.forget(id);
+  job_.forget_worker(id, loop_);
+}
+
 std::string Agent::last_words(std::uint64_t id) {
   workers_.copy_output();
   const auto& worker = *workers_.find(id);

@@ -88,7 +88,7 @@ struct JobRecord {
   std::string program;            ///< as found, with its path
   std::vector<std::string> argv;  ///< as the user wrote it
   ProcessId agent;
-  std::vector<WorkerRecord> workers;  ///< all that were started here, in that order
+  std::vector<WorkerRecord> workers;  ///< all that were started here, in that order, but for those that are forgotten
   std::vector<HostRecord> hosts{};    ///< whose agents were started from here
   double started_at = 0;              ///< seconds since 1970
   double grace = 5;                   ///< seconds between asking and killing

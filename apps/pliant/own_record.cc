@@ -21,6 +21,13 @@ void OwnRecord::note_told(std::uint64_t worker, net::Loop& loop) {
   write_soon(loop);
 }
 
+/// One stays: a record without workers is that of a job that has not begun here.
+void OwnRecord::forget_worker(std::uint64_t worker, net::Loop& loop) {
+  if (record_.workers.size() < 2) return;
+  std::erase_if(record_.workers, [&](const WorkerRecord& known) { return known.id == worker; });
+  write_soon(loop);
+}
+
 void OwnRecord::write_soon(net::Loop& loop) {
   if (!std::exchange(stale_, true)) loop.post([this] { write(); });
 }

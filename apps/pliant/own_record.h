@@ -31,6 +31,8 @@ class OwnRecord {
   void add_worker(WorkerRecord worker, net::Loop& loop);
   /// A coordinator has heard of this worker's end. Written soon.
   void note_told(std::uint64_t worker, net::Loop& loop);
+  /// The next agent need not know of this worker, which has ended. Written soon.
+  void forget_worker(std::uint64_t worker, net::Loop& loop);
   /// This process leads to that host now. Written at once.
   void set_host(HostRecord host);
   /// The coordinator may come here if its host is lost: where is it then? Chosen once, and written for the coordinator

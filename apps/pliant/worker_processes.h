@@ -29,7 +29,7 @@ class WorkerProcesses {
 
   /// As known from before: what the agent says counts more.
   void know(std::uint64_t id, pid_t pid);
-  /// The agent has started it.
+  /// The agent has started it. Workers whose processes are all gone are forgotten.
   void started(std::uint64_t id, pid_t pid);
   /// This process has joined as the worker: from now on it is the one that is watched.
   void watch(std::uint64_t id, pid_t pid);

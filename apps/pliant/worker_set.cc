@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <csignal>
 #include <filesystem>
 
 namespace pliant::cli {
@@ -10,6 +12,8 @@ namespace {
 
 /// Per worker two files, a pidfd, a connection and one that has not joined yet.
 rlim_t files_for(std::uint32_t workers) { return static_cast<rlim_t>(5) * workers + 160; }
+
+bool is_empty(const Group& group) { return ::kill(-group.group, 0) != 0 && errno == ESRCH; }
 
 }  // namespace
 
@@ -74,7 +78,7 @@ Status WorkerSet::follow(const Worker& worker, bool from_now) {
   for (auto stream : {Stream::out, Stream::err}) {
     auto tail = OutputTail::open(stream == Stream::out ? worker.out : worker.err, stream, prefix, from_now);
     if (!tail.ok()) return tail.error();
-    tails_.push_back(std::move(tail).value());
+    tails_.push_back({worker.id, std::move(tail).value()});
   }
   return {};
 }
@@ -87,6 +91,11 @@ std::vector<Worker*> WorkerSet::reap() {
     ended.push_back(&worker);
   }
   return ended;
+}
+
+void WorkerSet::forget(std::uint64_t id) {
+  std::erase_if(workers_, [&](const Worker& worker) { return worker.id == id && !worker.process.running(); });
+  std::erase_if(groups_, is_empty);
 }
 
 void WorkerSet::signal(int number) const {
@@ -104,12 +113,15 @@ const Worker* WorkerSet::find(std::uint64_t id) const {
 }
 
 void WorkerSet::copy_output() {
-  for (auto& tail : tails_) tail.poll(console_);
+  std::erase_if(tails_, [&](Followed& followed) {
+    followed.tail.poll(console_);
+    return !find(followed.worker) && followed.tail.drain(console_);
+  });
 }
 
 bool WorkerSet::drain_output() {
   bool all = true;
-  for (auto& tail : tails_) all = tail.drain(console_) && all;
+  for (auto& followed : tails_) all = followed.tail.drain(console_) && all;
   return all;
 }
 

@@ -5,8 +5,8 @@
 #include <sys/resource.h>
 
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <list>
 #include <set>
 #include <string>
 #include <vector>
@@ -62,8 +62,11 @@ class WorkerSet {
   int alive() const;
   const Worker* find(std::uint64_t id) const;
   /// All of them, in the order of their start. References stay valid.
-  std::deque<Worker>& all() { return workers_; }
-  const std::deque<Worker>& all() const { return workers_; }
+  std::list<Worker>& all() { return workers_; }
+  const std::list<Worker>& all() const { return workers_; }
+  /// One that has ended is not among them any more. Its files are copied as far as they are written, then closed; what
+  /// it left in its group stays among the leftovers.
+  void forget(std::uint64_t id);
 
   /// Copies what the workers have written by now.
   void copy_output();
@@ -83,9 +86,13 @@ class WorkerSet {
   SteadyClock clock_;
   rlimit before_{};  // what workers get
   rlimit files_{};
-  std::deque<Worker> workers_;
+  struct Followed {
+    std::uint64_t worker = 0;
+    OutputTail tail;
+  };
+  std::list<Worker> workers_;
   std::set<Group> groups_;
-  std::vector<OutputTail> tails_;
+  std::vector<Followed> tails_;
 };
 
 }  // namespace pliant::cli

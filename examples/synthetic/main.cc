@@ -47,6 +47,22 @@ struct Slowness {
   double at(std::uint64_t who, std::uint64_t now) const { return who == worker && now >= step ? speed : 1; }
 };
 
+/// Mean and variance of figures that are not kept: a worker may make steps for days.
+class Rates {
+ public:
+  void add(double rate) {
+    auto before = rate - mean_;
+    mean_ += before / static_cast<double>(++count_);
+    squares_ += before * (rate - mean_);
+  }
+  double mean() const { return mean_; }
+  double variance() const { return count_ ? squares_ / static_cast<double>(count_) : 0; }
+
+ private:
+  std::uint64_t count_ = 0;
+  double mean_ = 0, squares_ = 0;  // squares of the distances from the mean
+};
+
 /// Takes the time of a forward and backward pass: by work on this core, or by sleeping, as an accelerator would.
 void compute(const Options& options, int workers, double share) {
   auto crowd = static_cast<double>(workers) / std::max(options.knee, 1);
@@ -78,7 +94,7 @@ void run(const Options& options) {
   if (!state.empty()) session.share("state", pliant::state_of(std::span(state)));
 
   Clock::time_point began = Clock::now();
-  std::vector<double> rates;
+  Rates rates;
   auto last = began;
   for (auto step : session.steps(work)) {
     // Backward fills one bucket after the other; each is reduced while the next is computed.
@@ -98,19 +114,15 @@ void run(const Options& options) {
     auto now = Clock::now();
     auto taken = std::chrono::duration<double>(now - last).count();
     last = now;
-    if (step.index() >= options.warmup) rates.push_back(static_cast<double>(options.batch) / taken);
+    if (step.index() >= options.warmup) rates.add(static_cast<double>(options.batch) / taken);
     step.log("step_ms", taken * 1e3);
     if (session.leader() && step.index() % 10 == 9)
       std::printf("step %4llu  %.1f samples/s per worker\n", static_cast<unsigned long long>(step.index() + 1),
                   static_cast<double>(options.batch) / taken);
   }
-  double mean = 0;
-  for (double rate : rates) mean += rate / static_cast<double>(rates.size());
-  double spread = 0;
-  for (double rate : rates) spread += (rate - mean) * (rate - mean) / static_cast<double>(rates.size());
-  mean = session.average("rate", mean);
+  auto mean = session.average("rate", rates.mean());
   if (session.leader()) {
-    std::printf("samples/s per worker: %.1f +-%.1f\n", mean, 1.96 * std::sqrt(spread));
+    std::printf("samples/s per worker: %.1f +-%.1f\n", mean, 1.96 * std::sqrt(rates.variance()));
     std::printf("total samples/s on %d worker%s: %.1f\n", session.size(), session.size() == 1 ? "" : "s",
                 mean * session.size());
   }

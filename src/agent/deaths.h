@@ -29,7 +29,12 @@ class Deaths {
   /// A death of this turn.
   Death make(std::uint64_t id, const Ending& ending, Nanos after) const { return {id, ending, turn_, after}; }
   void add(const Death& death) { all_.push_back(death); }
+  /// Without those that were forgotten.
   const std::vector<Death>& all() const { return all_; }
+  /// It has nothing to do with how the job will end.
+  void forget(std::uint64_t id) {
+    std::erase_if(all_, [&](const Death& death) { return death.id == id; });
+  }
 
   /// How it ended is not known, since `now`.
   void leave_open(const Death& death, Nanos now) { unexplained_.push_back({death, now + kLastWord}); }

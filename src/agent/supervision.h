@@ -26,6 +26,11 @@
 //
 // How the workers end that an earlier agent has started, no later one can know; but whoever said goodbye to the
 // coordinator has ended well.
+//
+// A worker that has ended is forgotten once it can concern nobody: a coordinator has heard of its end, its loop was not
+// finished, it acted in no view that is newer than the one in force, and that one came from a plan that was made when
+// the end was known. How the job ends is then a matter of others; no view names the worker any more (see
+// membership/coordinator.h), so no coordinator need hear of it from a later agent; and its id is not started again.
 #pragma once
 
 #include <sys/types.h>
@@ -41,6 +46,7 @@
 #include "agent/job_word.h"
 #include "agent/verdict.h"
 #include "base/clock.h"
+#include "membership/id_set.h"
 #include "session/worker_note.h"
 #include "wire/messages.h"
 
@@ -56,6 +62,7 @@ struct Charge {
   Nanos started{0};
   std::optional<Ending> ending{};  ///< nothing while it runs
   bool heard_of = false;           ///< a coordinator has heard of its end: one that was told may have died before
+  std::uint64_t plans_until = 0;   ///< then no plan with a later epoch can name it
   /// Its slot is not there any more: it was told to leave, and is killed then.
   std::optional<Nanos> leave_by{};
   bool running() const { return !ending; }
@@ -98,6 +105,8 @@ class Driver {
   virtual session::WorkerNote note_of(std::uint64_t id) const = 0;
   /// For the next agent: a coordinator has heard of this worker's end.
   virtual void note_told(std::uint64_t id) = 0;
+  /// Nothing more is asked about this worker, which has ended; the next agent need not know of it.
+  virtual void forget(std::uint64_t id) = 0;
   /// The end of its output, in lines for people.
   virtual std::string last_words(std::uint64_t id) = 0;
   /// Whole lines for people.
@@ -145,6 +154,7 @@ class Supervision {
   // ---- what became of it ----
   Phase phase() const { return phase_; }
   const JobWord& word() const { return word_; }
+  /// Without those that were forgotten.
   const std::deque<Charge>& workers() const { return workers_; }
   const Charge* find(std::uint64_t id) const;
   int alive() const;
@@ -178,6 +188,8 @@ class Supervision {
   void on_stop(const wire::Stop& stop);
   void on_refusal(const wire::Refusal& refusal);
   bool resume();
+  bool may_be_forgotten(const Charge& worker) const;
+  void forget();
   void tell_end(const Charge& worker);
   wire::AgentHello hello() const;
   wire::Ended ended_of(std::uint64_t id, const Ending& ending, const std::string& words) const;
@@ -201,6 +213,7 @@ class Supervision {
   const Nanos began_;
   JobWord word_;
   std::deque<Charge> workers_;  // in the order of their start
+  membership::IdSet former_;    // those that were forgotten
   std::vector<Missed> missed_;  // whose end nobody saw, and no coordinator has heard of
   std::uint32_t slots_ = 0;
   bool refused_ = false;

@@ -56,14 +56,15 @@ void Supervision::on_message(const wire::Message& message) {
 void Supervision::on_parted(const wire::Parted& parted) {
   deaths_.answered(parted.id);
   std::erase_if(missed_, [&](const Missed& worker) { return worker.id == parted.id; });
-  if (auto* worker = charge(parted.id)) worker->heard_of = true;
+  if (auto* worker = charge(parted.id); worker && !std::exchange(worker->heard_of, true))
+    worker->plans_until = word_.state().view.epoch + 1;
   driver_.note_told(parted.id);
   if (auto death = deaths_.explain(parted.id, parted.goodbye != 0)) on_death(*death);
   if (!parted.goodbye) name_early_exit(parted.id);
 }
 
 void Supervision::start_worker(std::uint64_t id) {
-  if (phase_ != Phase::running || find(id) || cannot_start_) return;
+  if (phase_ != Phase::running || find(id) || former_.contains(id) || cannot_start_) return;
   auto started = driver_.start(id);
   if (started.ok()) {
     workers_.push_back({id, started.value(), clock_.now()});
@@ -89,6 +90,26 @@ void Supervision::on_state(const wire::JobState& state) {
   // Whoever failed did so in a job that had begun: the others know how to go on.
   if (news == StateNews::first && resume())
     for (const auto& death : deaths_.all()) announce(death);
+  if (news != StateNews::nothing && phase_ == Phase::running) forget();
+}
+
+bool Supervision::may_be_forgotten(const Charge& worker) const {
+  const auto& view = word_.state().view;
+  if (worker.running() || !worker.heard_of || view.planned <= worker.plans_until) return false;
+  auto note = driver_.note_of(worker.id);
+  return !word_.in_view(worker.id) && note.outcome != Outcome::finished && note.view <= view.epoch;
+}
+
+void Supervision::forget() {
+  std::vector<std::uint64_t> ids;
+  for (const auto& worker : workers_)
+    if (may_be_forgotten(worker)) ids.push_back(worker.id);
+  for (auto id : ids) {
+    former_.add(id);
+    deaths_.forget(id);
+    driver_.forget(id);
+    std::erase_if(workers_, [&](const Charge& worker) { return worker.id == id; });
+  }
 }
 
 /// It was about to end: it goes on, unless its workers were told to end already.

@@ -37,7 +37,8 @@ Coordinator::Coordinator(CoordinatorOptions options, const std::optional<Memory>
   for (const auto& [id, outcome] : memory->outcomes) workers_[id].outcome = outcome;
   for (const auto& [id, last_view] : memory->ended) {
     auto& worker = workers_[id];
-    worker.ended = worker.counted = true;
+    note_end(id, worker);
+    worker.counted = true;
     worker.last_view = last_view;
   }
   for (const auto& [id, host] : memory->invited) {
@@ -81,11 +82,12 @@ void Coordinator::send_to(std::uint64_t id, wire::Message message) {
 std::string Coordinator::objection_to(const wire::Join& join) const {
   if (join.job != options_.job) return fmt::format("this is job '{}', not '{}'", options_.job, join.job);
   if (!hopeless_.empty()) return hopeless_;
-  if (auto at = workers_.find(join.id); at != workers_.end()) {
-    const auto& known = at->second;
-    if (known.ended) return fmt::format("worker {} has ended; its number is not used again", join.id);
-    if (known.link && known.self.pid != join.pid) return fmt::format("worker {} has joined already", join.id);
-  }
+  auto at = workers_.find(join.id);
+  bool known = at != workers_.end();
+  if (known ? at->second.ended : former_.contains(join.id))
+    return fmt::format("worker {} has ended; its number is not used again", join.id);
+  if (known && at->second.link && at->second.self.pid != join.pid)
+    return fmt::format("worker {} has joined already", join.id);
   if (model_ && model_->build != join.build)
     return fmt::format("worker {} was built as '{}', worker {} as '{}'", join.id, join.build, model_->id,
                        model_->build);
@@ -96,10 +98,10 @@ std::string Coordinator::objection_to(const wire::Join& join) const {
 }
 
 std::string Coordinator::objection_to(std::uint64_t id, const std::string& layout) const {
-  if (layout_.empty() || layout.empty() || layout == layout_) return {};
+  if (layout_.text.empty() || layout.empty() || layout == layout_.text) return {};
   auto part = [](const std::string& text) { return text.substr(0, wire::kMaxText / 3); };
-  return fmt::format("worker {} shares other state than worker {}: {}; not {}", id, layout_of_, part(layout),
-                     part(layout_));
+  return fmt::format("worker {} shares other state than worker {}: {}; not {}", id, layout_.told_by, part(layout),
+                     part(layout_.text));
 }
 
 Letters Coordinator::on_join(Link link, const wire::Join& join) {
@@ -136,9 +138,7 @@ void Coordinator::take_up(const wire::Join& join, Link link) {
 
 /// The first member that says it is heard. Members that differ find out among themselves.
 void Coordinator::know_layout(std::uint64_t member, const std::string& layout) {
-  if (!layout_.empty() || layout.empty()) return;
-  layout_ = layout;
-  layout_of_ = member;
+  if (layout_.text.empty()) layout_ = {layout, member};
 }
 
 std::uint32_t Coordinator::needed_to_form() const {
@@ -196,7 +196,7 @@ void Coordinator::on(Link link, const wire::Shares& shares) {
 void Coordinator::learn(const View& view) {
   if (std::tuple(view.epoch, view.term) <= std::tuple(view_.epoch, view_.term)) return;
   for (const auto& member : view.members) {
-    auto& worker = workers_[member.id];
+    auto& worker = file_of(member.id);
     worker.self = member;
     worker.served = true;
     if (!in_view(member.id)) worker.ready = false;  // what it said before it was taken in
@@ -210,7 +210,7 @@ void Coordinator::learn(const View& view) {
     if (!in_view(member.id)) send_to(member.id, notice_of(view_));
   for (const auto& member : view_.members)  // whoever comes with it has not heard who of it has died
     if (before.rank_of(member.id) < 0) tell_deaths_to(member.id);
-  for (auto& [id, worker] : workers_)  // they stay known, because whoever tells of an end may tell of it again
+  for (auto& [id, worker] : workers_)  // of most of them nobody will ask more than whether they have ended
     if (worker.ended && !in_view(id)) worker.layout = worker.words = std::string();
   plan_.reset();
   if (options_.checkpoints) rescue_ = Rescue::open;
@@ -420,6 +420,7 @@ Letters Coordinator::act() {
   dismiss_idle();
   let_go();
   start_workers();
+  forget();
   tell_agents();
   return std::exchange(outbox_, {});
 }

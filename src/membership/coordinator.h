@@ -56,6 +56,13 @@
 // not replaced. Members count until a view without them is reported; who is out of reach together with its host's agent
 // does not. Ids are never used twice.
 //
+// Of a worker that has ended only that is remembered (Former), once nothing else can be asked about it: its end has had
+// its consequences, it is not connected, it has not finished a loop, no view that it was in is newer than the one in
+// force, and that one came from a plan that was made after the end was known here. Every view to come follows from that
+// one, or from later plans, so none can name it; one that does all the same, by the plan of another coordinator, names
+// a worker that has ended. Late letters of it and of its agent are answered as before: it is refused, its agent is
+// told that its end was heard of.
+//
 // Whoever is to be replaced (Replace) stays until somebody else is ready, and does not count among those there; then it
 // goes, and the next one is started on another host if that can be. Whoever is not needed waits, ready to come back at
 // once, for as long as workers are kept warm, and goes then.
@@ -77,6 +84,7 @@
 
 #include "base/clock.h"
 #include "membership/coordinator_files.h"
+#include "membership/former.h"
 #include "membership/view.h"
 #include "wire/messages.h"
 
@@ -148,6 +156,8 @@ class Coordinator {
   Outcome verdict() const;
   const View& view() const { return view_; }
   Memory memory() const;
+  /// Workers of which more is known than that they have ended.
+  std::size_t known() const { return workers_.size(); }
 
  private:
   using Worker = WorkerFile;
@@ -211,6 +221,10 @@ class Coordinator {
   void tell_deaths_to(std::uint64_t id);
   bool is_proof_for(std::uint64_t member, std::uint64_t id) const;
   void lower_wanted();
+  Worker& file_of(std::uint64_t id);
+  void note_end(std::uint64_t id, Worker& worker);
+  bool may_be_forgotten(std::uint64_t id, const Worker& worker) const;
+  void forget();
 
   /// Its loop has ended, by its own word. A process that ends with status 0 in the middle of it has not said so.
   static bool has_parted(const Worker& worker) { return worker.goodbye || worker.outcome != Outcome::running; }
@@ -250,10 +264,10 @@ class Coordinator {
   int restarts_;
   std::uint64_t next_id_ = 0;
   std::map<std::uint64_t, Worker> workers_;  // by id; all that were ever heard of
+  Former former_;                            // but these
   std::optional<wire::Join> model_;          // the first to join: the others must be built alike
-  std::string layout_;                       // of the members' shared state; empty: not known
-  std::uint64_t layout_of_ = 0;              // who said so
-  std::string hopeless_;                     // why there will be no first view
+  SharedLayout layout_;
+  std::string hopeless_;  // why there will be no first view
   enum class Rescue { open, possible, impossible };
   Rescue rescue_ = Rescue::open;  // of a job that has lost its state
   std::uint64_t resume_step_ = 0;

@@ -41,7 +41,7 @@ bool Coordinator::is_disowned(const Worker& worker) const {
 
 /// The epoch of the newest view that somebody who has ended was in. Others may have been left behind in an older one.
 std::uint64_t Coordinator::newest_of_the_dead() const {
-  std::uint64_t newest = 0;
+  auto newest = former_.last_view();
   for (const auto& [id, worker] : workers_)
     if (worker.ended) newest = std::max(newest, worker.last_view);
   return newest;
@@ -132,7 +132,7 @@ void Coordinator::tell_over() {
 bool Coordinator::anybody_finished() const {
   if (any_member(Outcome::stopped)) return false;  // in the program's last loop, where all say the same
   if (any_member(Outcome::finished)) return true;
-  std::uint64_t trained_in = 0;
+  auto trained_in = former_.trained_in();
   for (const auto& [id, worker] : workers_) trained_in = std::max(trained_in, worker.trained_in);
   return std::ranges::any_of(workers_, [&](const auto& entry) {
     const auto& worker = entry.second;

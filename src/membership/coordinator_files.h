@@ -44,6 +44,12 @@ struct WorkerFile {
   Nanos unreached_until{0};  // a member could not reach it: until then the job grows without it
 };
 
+/// Of the members' shared state.
+struct SharedLayout {
+  std::string text;  // empty: not known
+  std::uint64_t told_by = 0;
+};
+
 /// What agents are told of the job.
 struct AgentNews {
   std::uint64_t view = 0;

@@ -14,7 +14,8 @@ using namespace std::chrono_literals;
 
 constexpr Nanos kSoon = 60s;  // a worker that fails later did not fail because of where it is
 constexpr Nanos kFirstPause = 1s, kLongestPause = 60s;
-constexpr int kForgiven = 1;  // failures without consequences for the slot
+constexpr int kForgiven = 1;             // failures without consequences for the slot
+constexpr std::int32_t kForgotten = -1;  // no process: what is forgotten of a worker proves nothing to others
 
 }  // namespace
 
@@ -58,7 +59,7 @@ void Coordinator::read_note(Worker& worker, Outcome outcome, std::uint64_t view)
 
 Letters Coordinator::on_gone(std::uint64_t id, Outcome outcome, std::uint64_t view) {
   if (auto at = workers_.find(id); at != workers_.end() && !at->second.ended) {
-    at->second.ended = true;
+    note_end(id, at->second);
     read_note(at->second, outcome, view);
     tell_of_death(id);
     // The agent will say how; but not if it never knew this one.
@@ -71,15 +72,17 @@ Letters Coordinator::on_gone(std::uint64_t id, Outcome outcome, std::uint64_t vi
 void Coordinator::on(Link link, const wire::Ended& ended) {
   const auto* agent = agent_at(link);
   if (!agent) return;
-  auto& worker = workers_[ended.id];
+  auto& worker = file_of(ended.id);
   worker.host = agent->first;
   worker.words = ended.words;
   read_note(worker, wire::outcome_in(ended.outcome), ended.view);
-  bool known = std::exchange(worker.ended, true);
+  bool known = worker.ended;
+  note_end(ended.id, worker);
   if (!known || ended.view) tell_of_death(ended.id);
   next_id_ = std::max(next_id_, ended.id + 1);
   if (!formed() && (ended.taken || lacks_slots(agent->first))) {  // somebody else, somewhere else, will begin the job
     workers_.erase(ended.id);
+    former_.expect_no_more(ended.id);
     return send(link, wire::Parted{ended.id, 0});
   }
   count(worker, ended.taken ? End::taken : ended.good ? End::good : End::bad);
@@ -142,6 +145,40 @@ void Coordinator::lower_wanted() {
     if (wanted_ > options_.least) --wanted_;
   }
 }
+
+// ---- what need not be known any more ----
+
+/// What is known of a worker; of one that was forgotten, that it has ended.
+Coordinator::Worker& Coordinator::file_of(std::uint64_t id) {
+  auto [at, fresh] = workers_.try_emplace(id);
+  auto& worker = at->second;
+  if (fresh && former_.contains(id)) {
+    worker.ended = worker.counted = true;
+    worker.process = kForgotten;
+  }
+  return worker;
+}
+
+/// A plan that is out may still come true.
+void Coordinator::note_end(std::uint64_t id, Worker& worker) {
+  if (!std::exchange(worker.ended, true)) former_.expect(id, view_.epoch + 1);
+}
+
+bool Coordinator::may_be_forgotten(std::uint64_t id, const Worker& worker) const {
+  bool done = worker.ended && worker.counted && !worker.left && !worker.link;
+  bool named = in_view(id) || is_planned(id) || !former_.is_behind(id, view_.planned);
+  return formed() && done && !named && worker.outcome != Outcome::finished && !was_last(id);
+}
+
+void Coordinator::forget() {
+  std::erase_if(workers_, [&](const auto& entry) {
+    bool may = may_be_forgotten(entry.first, entry.second);
+    if (may) former_.add(entry.first, entry.second);
+    return may;
+  });
+}
+
+// ---- words of deaths ----
 
 /// Members of other hosts cannot see it. That something which only led to the worker has ended proves nothing.
 void Coordinator::tell_of_death(std::uint64_t id) {
@@ -258,7 +295,7 @@ void Coordinator::on(Link link, const wire::Stop& stop) {
 void Coordinator::on(Link link, const wire::Started& started) {
   const auto* agent = agent_at(link);
   if (!agent) return;
-  auto& worker = workers_[started.id];
+  auto& worker = file_of(started.id);
   worker.host = agent->first;
   worker.process = started.pid;
   worker.named = true;

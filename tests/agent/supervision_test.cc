@@ -34,6 +34,7 @@ class PlayedDriver final : public Driver {
     return at == notes.end() ? session::WorkerNote{} : at->second;
   }
   void note_told(std::uint64_t id) override { told.push_back(id); }
+  void forget(std::uint64_t id) override { forgotten.push_back(id); }
   std::string last_words(std::uint64_t /*id*/) override { return ""; }
   void say(const std::string& lines) override { said += lines; }
   void note(const std::string& /*what*/, std::uint64_t /*worker*/, const std::string& /*text*/) override {}
@@ -50,7 +51,7 @@ class PlayedDriver final : public Driver {
   std::vector<wire::Message> letters;
   std::map<std::uint64_t, std::vector<int>> signals;
   std::map<std::uint64_t, session::WorkerNote> notes;
-  std::vector<std::uint64_t> told;
+  std::vector<std::uint64_t> told, forgotten;
   std::string said;
 };
 
@@ -330,6 +331,72 @@ TEST_F(Supervisions, WithoutAWordOfAnybodyAJobThatHasBegunHasFailed) {
   run_out_of_patience();
   EXPECT_EQ(outcome(), Outcome::failed);
   EXPECT_EQ(exit_status(), 1);
+}
+
+// ---- what need not be known any more ----
+
+class ForgetfulSupervisions : public Supervisions {
+ protected:
+  /// The next view, of a plan, in which these are.
+  void hear_plan(const std::vector<std::uint64_t>& members) {
+    wire::JobState state;
+    state.view.term = 1;
+    state.view.epoch = state.view.planned = epoch_ += 2;  // between two of them others have settled a loss
+    for (auto id : members) state.view.members.push_back({id, static_cast<int>(100 + id), "@w"});
+    hear(state);
+  }
+  /// A worker is killed, which the coordinator hears of, and another one is there for it.
+  void replace(std::uint64_t id, std::uint64_t by) {
+    driver_.notes[id] = {Outcome::running, epoch_};
+    ends(id, kKilled);
+    hear(wire::Parted{id, 0});
+    hear(wire::Start{by});
+    hear_plan({0, by});
+  }
+  std::uint64_t epoch_ = 1;
+};
+
+TEST_F(ForgetfulSupervisions, FewAreKnownAfterManyHaveEnded) {
+  make_running({0, 1}, {0, 1});
+  for (std::uint64_t id = 1; id < 200; ++id) replace(id, id + 1);
+  EXPECT_EQ(supervision_->workers().size(), 2U);
+  EXPECT_EQ(driver_.forgotten.size(), 199U);
+  hear(wire::Start{7});
+  EXPECT_EQ(supervision_->workers().size(), 2U) << "nobody is started again";
+  ends(0, kKilled);
+  ends(200, {3});
+  hear_over(Outcome::failed);
+  supervision_->on_time();
+  ASSERT_TRUE(supervision_->judged());
+  EXPECT_NE(driver_.said.find("failed: worker 0 ended"), std::string::npos) << driver_.said;
+}
+
+TEST_F(ForgetfulSupervisions, OfWhomTheCoordinatorHasNotHeardIsToldAgain) {
+  make_running({0, 1}, {0, 1});
+  ends(1, kKilled);
+  hear_plan({0, 2});
+  hear_plan({0, 3});
+  driver_.letters.clear();
+  supervision_->on_connected();
+  ASSERT_EQ(driver_.sent<wire::Ended>().size(), 1U);
+  EXPECT_EQ(driver_.sent<wire::Ended>()[0].id, 1U);
+}
+
+TEST_F(ForgetfulSupervisions, WhoIsNamedOrMayBeIsNotForgotten) {
+  make_running({0, 1}, {0, 1});
+  ends(1, kKilled);
+  hear(wire::Parted{1, 0});
+  hear_view({0});
+  auto named = supervision_->word().state();
+  named.view.epoch = named.view.planned = 2;  // a plan from before
+  hear(named);
+  EXPECT_TRUE(driver_.forgotten.empty());
+  driver_.notes[1] = {Outcome::running, 9};
+  hear_plan({0, 2});
+  EXPECT_TRUE(driver_.forgotten.empty()) << "it died in a view that the coordinator has not heard of";
+  driver_.notes[1] = {Outcome::finished, 1};
+  hear_plan({0, 3});
+  EXPECT_TRUE(driver_.forgotten.empty()) << "how the job ends may be its word";
 }
 
 }  // namespace

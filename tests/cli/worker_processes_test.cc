@@ -63,6 +63,21 @@ TEST(WorkerProcesses, TheOneThatJoinedIsWatched) {
   EXPECT_TRUE(watched.processes.knows(1));
 }
 
+TEST(WorkerProcesses, TheNextOneThatStartsMakesItForgetThoseThatAreGone) {
+  Watched watched;
+  Child starter, worker, next;
+  watched.processes.started(1, starter.pid);
+  watched.processes.watch(1, worker.pid);
+  worker.end();
+  watched.loop.run();
+  watched.processes.started(2, next.pid);
+  EXPECT_TRUE(watched.processes.knows(1)) << "what started it may start another one, which is refused in its name";
+  starter.end();
+  watched.processes.started(3, next.pid);
+  EXPECT_FALSE(watched.processes.knows(1));
+  EXPECT_TRUE(watched.processes.knows(3));
+}
+
 TEST(WorkerProcesses, OneThatHasEndedBeforeIsGoneSoon) {
   Watched watched;
   Child child;

@@ -225,6 +225,10 @@ void AgentTwin::note_told(std::uint64_t id) {
     if (line.id == id) line.told = true;
 }
 
+void AgentTwin::forget(std::uint64_t id) {
+  std::erase_if(offices_.files(setting_.name).workers, [&](const auto& line) { return line.id == id; });
+}
+
 void AgentTwin::say(const std::string& lines) {
   auto text = lines.substr(0, lines.find('\n'));
   offices_.world().note("{} says: {}", setting_.name, text);

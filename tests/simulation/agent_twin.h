@@ -59,6 +59,7 @@ class AgentTwin final : private agent::Driver {
   void drain() override {}
   session::WorkerNote note_of(std::uint64_t id) const override;
   void note_told(std::uint64_t id) override;
+  void forget(std::uint64_t id) override;
   std::string last_words(std::uint64_t /*id*/) override { return ""; }
   void say(const std::string& lines) override;
   void note(const std::string& what, std::uint64_t worker, const std::string& text) override;
