@@ -104,8 +104,7 @@ void Head::keep_coordinator() {
     wire::AgentHello watching{record().name, "", 0};
     keeper_->send(watching);
     keeper_->send(watching);  // that is all
-    // The coordinator before this one may not have heard of the stop: it is sent again, without force.
-    if (phase_ == Phase::stopping && !stop_wanted_) stop_wanted_ = false;
+    stop_.tell_again();
   };
   events.on_message = [this](const wire::Message& message) { on_message(message); };
   events.on_hopeless = [this](const Error& error) { on_hopeless(error); };
@@ -145,8 +144,8 @@ void Head::on_message(const wire::Message& message) {
     news_.on_progress(clock_.now(), *progress);
   } else if (const auto* over = std::get_if<wire::Over>(&message)) {
     on_over(*over);
-  } else if (std::holds_alternative<wire::Stop>(message)) {
-    if (phase_ == Phase::running) on_signal(SIGTERM);  // somebody else has asked for it, perhaps of an earlier launcher
+  } else if (const auto* stop = std::get_if<wire::Stop>(&message)) {
+    on_stop(*stop);
   } else if (const auto* refusal = std::get_if<wire::Refusal>(&message)) {
     log::warn("the coordinator refuses this agent: {}", printable(refusal->reason));
   }
@@ -176,7 +175,17 @@ void Head::finish_soon() {
 // ---- signals ----
 
 void Head::on_signal(int number) {
-  bool force = number == SIGQUIT || phase_ == Phase::stopping;
+  bool at_once = number == SIGQUIT || phase_ == Phase::stopping;
+  stop_job(number, at_once ? wire::Stopping::at_once : wire::Stopping::in_order);
+}
+
+/// Somebody else has asked for it, perhaps of an earlier launcher; or it is this one's own word.
+void Head::on_stop(const wire::Stop& stop) {
+  auto how = wire::stopping_in(stop);
+  if (phase_ != Phase::ending && how > stop_.asked()) stop_job(SIGTERM, how);
+}
+
+void Head::stop_job(int number, wire::Stopping how) {
   if (phase_ == Phase::running) {
     verdict_.interrupt(number);
     say(fmt::format("pliant: stopping job '{}'{}\n", record().name,
@@ -184,13 +193,13 @@ void Head::on_signal(int number) {
   }
   phase_ = Phase::stopping;
   for (auto& host : hosts_) host.hurry(clock_.now());  // an agent that was killed has workers, perhaps
-  stop_all(force);
+  stop_all(how);
 }
 
-void Head::stop_all(bool force) {
+void Head::stop_all(wire::Stopping how) {
   supply_.ask_for_none();
-  stop_wanted_ = force || stop_wanted_.value_or(false);
-  auto end = clock_.now() + (force ? Nanos(0) : Nanos(options_.grace)) + kMargin;
+  stop_.ask(how);
+  auto end = clock_.now() + (how == wire::Stopping::at_once ? Nanos(0) : Nanos(options_.grace)) + kMargin;
   countdown_.end_at(end);
   countdown_.leave_at(end + kMargin);
 }
@@ -209,7 +218,7 @@ void Head::tick() {
   supply_.poll(console_);
   ask_supply();
   console_.flush();
-  if (stop_wanted_ && keeper_->send(wire::Stop{"", static_cast<std::uint8_t>(*stop_wanted_)})) stop_wanted_.reset();
+  if (auto stop = stop_.untold(); stop && keeper_->send(*stop)) stop_.told();
   if (countdown_.end_due(now)) {
     for (auto& host : hosts_) host.call_off();
     signal_all(countdown_.told() ? SIGKILL : SIGTERM);
@@ -335,7 +344,7 @@ void Head::give_up_on(LedHost& host) {
   if (slots() >= needed || !record().plan.discovery.empty()) return;
   if (phase_ != Phase::running) return;
   phase_ = Phase::ending;
-  stop_all(false);
+  stop_all(wire::Stopping::in_order);
 }
 
 std::uint32_t Head::slots() const {

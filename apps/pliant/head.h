@@ -30,6 +30,7 @@
 #include "agent/countdown.h"
 #include "agent/event_log.h"
 #include "agent/job_word.h"
+#include "agent/stop_wish.h"
 #include "agent/verdict.h"
 #include "apps/pliant/console.h"
 #include "apps/pliant/coordinator_keeper.h"
@@ -67,6 +68,8 @@ class Head {
   void on_message(const wire::Message& message);
   void on_over(const wire::Over& over);
   void on_signal(int number);
+  void on_stop(const wire::Stop& stop);
+  void stop_job(int number, wire::Stopping how);
   void on_hopeless(const Error& error);
   void tick();
   void finish_soon();
@@ -90,7 +93,7 @@ class Head {
   HostSupplyEvents supply_events();
   void ask_supply();
 
-  void stop_all(bool force);
+  void stop_all(wire::Stopping how);
   void signal_all(int number);
   bool output_copied();
   Snapshot snapshot() const;
@@ -117,8 +120,8 @@ class Head {
   JobNews news_;
 
   Phase phase_ = Phase::running;
-  std::optional<bool> stop_wanted_;  // to be sent to the agents; true: at once
-  agent::Countdown countdown_;       // of what leads to the hosts
+  agent::StopWish stop_;        // for the agents
+  agent::Countdown countdown_;  // of what leads to the hosts
   std::string failure_;
   std::optional<Nanos> gone_since_;  // all that leads to the hosts
   bool concluded_ = false;

@@ -39,6 +39,7 @@
 #include "agent/countdown.h"
 #include "agent/deaths.h"
 #include "agent/job_word.h"
+#include "agent/stop_wish.h"
 #include "agent/verdict.h"
 #include "base/clock.h"
 #include "session/worker_note.h"
@@ -177,6 +178,8 @@ class Supervision {
   void on_over(const wire::Over& over);
   void on_stop(const wire::Stop& stop);
   void on_refusal(const wire::Refusal& refusal);
+  void ask_to_stop(wire::Stopping how);
+  void tell_stop();
   bool resume();
   void tell_end(const Charge& worker);
   wire::AgentHello hello() const;
@@ -210,6 +213,7 @@ class Supervision {
   std::optional<Error> cannot_start_;
   Countdown countdown_;
   Nanos stopping_since_{0};
+  StopWish stop_;
   bool reported_ = false;
   bool judged_ = false;
   Verdict verdict_;

@@ -239,6 +239,27 @@ TEST_F(Hosts, StoppingReachesEverybody) {
   for (auto pid : all) EXPECT_TRUE(eventually([&] { return !process_runs(pid); })) << pid;
 }
 
+/// The coordinator that was to tell the agents dies with the word; and the launcher's signals do not reach them.
+TEST_F(Hosts, AStopByForceIsToldAgainByForce) {
+  std::ofstream(path("here")) << "#!/bin/sh\nshift\nexec setsid -w \"$@\"\n";
+  auto job =
+      start_workers(flags_with({"-H", "a:1,b:1", "--grace", "1000"}), {"stubborn", "touch=" + path("set"), "forever"});
+  ASSERT_TRUE(eventually([&] { return worker_of("far", 0) > 0 && worker_of("far", 1) > 0; })) << job.err();
+  ASSERT_TRUE(eventually([&] { return access(path("set").c_str(), F_OK) == 0; }));
+  auto workers = {worker_of("far", 0), worker_of("far", 1)};
+  job.signal(SIGINT);
+  ASSERT_TRUE(job.comes_to_say("stopping job"));
+  ASSERT_TRUE(eventually([&] { return read_json("far", "coordinator.json").value("stopping", 0) == 1; }));
+  auto coordinator = coordinator_of("far");
+  kill(coordinator, SIGSTOP);
+  ASSERT_TRUE(eventually([&] { return state_of(coordinator) == 'T'; }));
+  job.signal(SIGINT);
+  usleep(200'000);  // for the launcher to write it
+  kill(coordinator, SIGKILL);
+  EXPECT_EQ(job.wait().status, 130);
+  for (auto pid : workers) EXPECT_TRUE(eventually([&] { return !process_runs(pid); })) << pid;
+}
+
 TEST_F(Hosts, AJobWithoutItsHeadCanBeStopped) {
   auto job = start_training();
   ASSERT_TRUE(view_becomes("far", {0, 1, 2, 3})) << job.err();
