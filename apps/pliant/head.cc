@@ -32,6 +32,13 @@ bool was_told_to(const Ending& ending) {
   return ending.signal == SIGTERM || ending.code == 128 + SIGTERM || ending.code == 128 + SIGINT;
 }
 
+/// Its agent has not ended by itself. What leads to it says so by a signal if it is the agent, with 128 + N as shells
+/// and srun do, or with 255 as ssh does, whether the agent was killed or the way was lost. An agent that ended with the
+/// code of a worker that failed may look the same: then there is nothing left where it was.
+bool no_last_word(const Ending& ending) {
+  return !was_told_to(ending) && (ending.unknown || ending.signal || ending.code > 128);
+}
+
 }  // namespace
 
 Head::Head(const RunOptions& options, JobRecord record, JobDir dir, std::vector<std::string> environment)
@@ -317,12 +324,7 @@ void Head::on_end(LedHost& host) {
   auto ending = *host.process()->ending();
   const auto& name = host.name();
   events_.note("host", fmt::format("{}: {}", name, ending.words()));
-  if (phase_ != Phase::running || !host.wanted()) {
-    if (!ending.good() && !verdict_.interrupted() && phase_ == Phase::ending) verdict_.blame(ending.exit_status());
-    // The workers of a killed agent run on, or have ended and nobody has told the coordinator how.
-    if (host.wanted() && ending.signal == SIGKILL && !countdown_.told()) host.try_again_later(clock_.now(), true);
-    return;
-  }
+  if (phase_ != Phase::running || !host.wanted()) return on_last_end(host, ending);
   if (was_told_to(ending)) {
     say(fmt::format("pliant: host {} has left the job\n", name));
     return give_up_on(host);
@@ -335,6 +337,18 @@ void Head::on_end(LedHost& host) {
   host.try_again_later(clock_.now(), word_.has_begun());
   if (failures == 1 && ending.code != kAgentThere)
     say(fmt::format("pliant: host {}: its agent has ended ({}); trying again\n", name, ending.words()));
+}
+
+/// The job ends, or goes on without that host.
+void Head::on_last_end(LedHost& host, const Ending& ending) {
+  // The workers of an agent that is gone run on, or have ended and nobody has told the coordinator how. One that is
+  // there behind a way that was lost has yet to end.
+  bool left_something = no_last_word(ending) || ending.code == kAgentThere;
+  if (host.wanted() && left_something && !countdown_.told()) {
+    host.failed(clock_.now());
+    return host.try_again_later(clock_.now(), true);
+  }
+  if (!ending.good() && !verdict_.interrupted() && phase_ == Phase::ending) verdict_.blame(ending.exit_status());
 }
 
 /// Can the others do without it?

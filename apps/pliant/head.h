@@ -11,7 +11,8 @@
 //   running   the script names other hosts         running   lead to the new ones, stop those it does not name any more
 //   running   the coordinator says: over           ending    agents hear it too: wait for them
 //   running   INT, TERM or HUP                     stopping  Stop to all agents, by way of the coordinator
-//   both      a host's agent is killed             same      again: its workers shall end as well
+//   both      a host's agent ends, but not by      same      again: its workers shall end as well
+//             itself, or is still there
 //   stopping  another signal, QUIT                 stopping  the same, at once
 //   both      the grace time and more is over      same      end what leads to the hosts
 //   both      nothing leads to any host            -         end the coordinator
@@ -84,6 +85,7 @@ class Head {
   Result<SpawnOptions> way_to(const LedHost& host) const;
   void reap();
   void on_end(LedHost& host);
+  void on_last_end(LedHost& host, const Ending& ending);
   void give_up_on(LedHost& host);
   void on_hosts(const std::vector<HostSlots>& hosts);
   void follow_slots();

@@ -260,6 +260,25 @@ TEST_F(Hosts, AStopByForceIsToldAgainByForce) {
   for (auto pid : workers) EXPECT_TRUE(eventually([&] { return !process_runs(pid); })) << pid;
 }
 
+/// What leads to hosts says in different ways that an agent was killed: as a shell, or srun, does, or as ssh.
+TEST_F(Hosts, WhereAnAgentWasKilledWhileTheJobEndsIsLedToAgain) {
+  for (int code : {137, 255}) {
+    std::ofstream(path("here")) << "#!/bin/sh\nshift\n\"$@\" 2>/dev/null\ncode=$?\n[ $code = 137 ] && exit " << code
+                                << "\nexit $code\n";
+    auto job = start_workers(flags_with({"-H", "a:1,b:1", "--grace", "1000"}), {"stubborn", "forever"});
+    ASSERT_TRUE(eventually([&] { return worker_of("far", 0) > 0 && worker_of("far", 1) > 0; })) << job.err();
+    auto workers = {worker_of("far", 0), worker_of("far", 1)};
+    job.signal(SIGINT);
+    ASSERT_TRUE(eventually([&] { return read_json("far", "coordinator.json").value("stopping", 0) == 1; }));
+    auto agent = agent_of("b");
+    kill(agent, SIGKILL);
+    EXPECT_TRUE(eventually([&] { return agent_of("b") != agent; })) << code;
+    job.signal(SIGINT);
+    EXPECT_EQ(job.wait().status, 130) << code;
+    for (auto pid : workers) EXPECT_TRUE(eventually([&] { return !process_runs(pid); })) << code;
+  }
+}
+
 TEST_F(Hosts, AJobWithoutItsHeadCanBeStopped) {
   auto job = start_training();
   ASSERT_TRUE(view_becomes("far", {0, 1, 2, 3})) << job.err();
