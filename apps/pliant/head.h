@@ -77,7 +77,7 @@ class Head {
   void conclude();
   void sweep_parts();
 
-  // The hosts.
+  // head_hosts.cc: the hosts.
   void add_host(const HostSlots& place);
   void lead_to(LedHost& host);
   void take_up(LedHost& host, const ProcessId& process);
