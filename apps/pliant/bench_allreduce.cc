@@ -1,11 +1,6 @@
 #include "apps/pliant/bench_allreduce.h"
 
-#include <arpa/inet.h>
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <sched.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -21,14 +16,13 @@
 #include <new>
 #include <numeric>
 
+#include "apps/pliant/bench_meeting.h"
 #include "base/clock.h"
 #include "base/system.h"
 #include "collective/group.h"
 #include "collective/kernels.h"
 #include "collective/mesh.h"
 #include "net/futex.h"
-#include "net/socket.h"
-#include "net/tcp.h"
 
 namespace pliant::cli {
 namespace {
@@ -220,71 +214,6 @@ class BareLoop {
   std::size_t slots_ = 0;
   std::byte* memory_ = nullptr;
 };
-
-/// Moves this thread into a network namespace: sockets made from now on belong there. Empty: stays.
-void enter_namespace(const std::string& name) {
-  if (name.empty()) return;
-  Fd space(open(("/run/netns/" + name).c_str(), O_RDONLY | O_CLOEXEC));
-  if (!space || setns(space.get(), CLONE_NEWNET) != 0)
-    throw Failure(Code::io, errno_error(fmt::format("cannot enter the network namespace '{}'", name)).message);
-}
-
-/// The first address in this namespace that others can reach.
-std::string own_address() {
-  ifaddrs* all = nullptr;
-  if (getifaddrs(&all) != 0) throw Failure(Code::io, errno_error("getifaddrs").message);
-  std::string found;
-  for (const auto* at = all; at && found.empty(); at = at->ifa_next) {
-    if (!at->ifa_addr || at->ifa_addr->sa_family != AF_INET || (at->ifa_flags & IFF_LOOPBACK)) continue;
-    char text[INET_ADDRSTRLEN] = "";
-    inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(at->ifa_addr)->sin_addr, text, sizeof(text));
-    found = text;
-  }
-  freeifaddrs(all);
-  if (found.empty()) throw Failure(Code::io, "a network namespace without an IPv4 address");
-  return found;
-}
-
-/// Where the ranks of a case are, and how they reach each other.
-struct Meeting {
-  std::vector<wire::Member> members;
-  std::vector<Fd> listeners;            // for ranks of the same host
-  std::vector<net::Listener> gates;     // for those of others; empty if there is one host
-  std::vector<std::string> namespaces;  // by rank
-  net::Secret secret = net::Secret::random();
-};
-
-Meeting meet(const AllReduceCase& what) {
-  Meeting meeting;
-  Fd home(open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC));
-  for (int rank = 0; rank < what.ranks; ++rank) {
-    auto host = static_cast<std::size_t>(rank * what.hosts / what.ranks);
-    meeting.namespaces.push_back(what.namespaces.empty() ? "" : what.namespaces[host]);
-    enter_namespace(meeting.namespaces.back());
-    auto address = fmt::format("@pliant-bench/{:016x}", random_u64());
-    meeting.listeners.push_back(net::listen_at(address).or_throw());
-    wire::Member member{static_cast<std::uint64_t>(rank), getpid(), address};
-    if (what.hosts > 1) {
-      auto at = what.namespaces.empty() ? std::string("127.0.0.1") : own_address();
-      meeting.gates.push_back(net::tcp_listen(at, {}).or_throw());
-      member.host = fmt::format("host{}", host);
-      member.endpoint = meeting.gates.back().endpoint.text();
-    }
-    meeting.members.push_back(std::move(member));
-    if (!meeting.namespaces.back().empty() && setns(home.get(), CLONE_NEWNET) != 0)
-      throw Failure(Code::io, errno_error("cannot come home").message);
-  }
-  return meeting;
-}
-
-std::unique_ptr<collective::Mesh> mesh_of(Meeting& meeting, int rank) {
-  auto at = static_cast<std::size_t>(rank);
-  enter_namespace(meeting.namespaces[at]);
-  std::optional<collective::HostsOptions> hosts;
-  if (!meeting.gates.empty()) hosts = {meeting.secret, std::move(meeting.gates[at].socket), ""};
-  return std::make_unique<collective::Mesh>("bench", meeting.members[at], std::move(meeting.listeners[at]),
-                                            collective::MeshEvents{}, std::move(hosts));
-}
 
 struct Plan {
   int iterations, warmup;

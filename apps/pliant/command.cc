@@ -51,11 +51,33 @@ const CLI::App& chosen(const CLI::App& app) {
   return parsed.empty() ? app : *parsed.front();
 }
 
+const CLI::App* inner_command(const CLI::App& command, const std::string& name) {
+  auto all = command.get_subcommands([&](const CLI::App* each) { return each->get_name() == name; });
+  return all.empty() ? nullptr : all.front();
+}
+
 }  // namespace
 
 std::string_view version() { return PLIANT_VERSION; }
 
 void style_help(CLI::App& app) { app.formatter(std::make_shared<HelpFormatter>()); }
+
+std::string missing_value(const CLI::App& app, const std::vector<std::string>& words) {
+  const auto* command = &app;
+  auto name = app.get_name();
+  for (std::size_t i = 0; i + 1 < words.size() && words[i] != "--"; ++i) {
+    if (const auto* inner = inner_command(*command, words[i])) {
+      command = inner;
+      name += " " + words[i];
+      continue;
+    }
+    const auto* option = words[i].starts_with("-") ? command->get_option_no_throw(words[i]) : nullptr;
+    if (!option || option->get_items_expected_min() == 0 || !words[i + 1].starts_with("--")) continue;
+    auto value = option->get_option_text().empty() ? option->get_type_name() : option->get_option_text();
+    return fmt::format("{0}: {1} needs a value: '{0} {1} {2}'", name, words[i], value);
+  }
+  return {};
+}
 
 std::string explain(const CLI::App& app, const CLI::Error& error) {
   const auto& command = chosen(app);
@@ -66,6 +88,9 @@ std::string explain(const CLI::App& app, const CLI::Error& error) {
     auto flag = std::find_if(rest.begin(), rest.end(), [](const auto& word) { return word.starts_with("-"); });
     what = &command == &app && flag == rest.end() ? "unknown command " + rest.front()
                                                   : "unknown argument " + (flag == rest.end() ? rest.front() : *flag);
+    bool names_job = flag != rest.end() && (flag->starts_with("--name") || flag->starts_with("--job"));
+    if (names_job && command.get_option_no_throw("JOB"))
+      what += fmt::format("; a job's name stands alone: '{} JOB'", name);
   }
   return fmt::format("{}: {} ('{} --help' shows what there is)", name, printable(what), name);
 }

@@ -10,6 +10,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/text.h"
 
@@ -30,6 +31,9 @@ std::string_view version();
 void style_help(CLI::App& app);
 /// A parse error as one line without its newline: "pliant run: unknown argument --bogus (pliant run --help ...)".
 std::string explain(const CLI::App& app, const CLI::Error& error);
+/// One line for a flag that takes a value and is followed by another flag, which the parser would take for it
+/// ("--x=--y" says that it is meant); empty if there is none.
+std::string missing_value(const CLI::App& app, const std::vector<std::string>& words);
 
 /// A flag's check: whether `parse` has a Result for its text, and else why not.
 template <class Parse>

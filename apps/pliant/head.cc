@@ -12,7 +12,6 @@
 #include "agent/deaths.h"
 #include "apps/pliant/agent.h"
 #include "apps/pliant/job_records.h"
-#include "apps/pliant/join.h"
 #include "apps/pliant/status_file.h"
 #include "apps/pliant/ticket.h"
 #include "base/log.h"
@@ -24,13 +23,7 @@ using namespace std::chrono_literals;
 
 constexpr Nanos kMargin = 5s;  // for agents to end after their workers
 constexpr Nanos kBetweenKills = 2s;
-constexpr std::size_t kLastWords = 5;
 constexpr std::string_view kTcp = "tcp:";
-
-/// Somebody wanted it to end.
-bool was_told_to(const Ending& ending) {
-  return ending.signal == SIGTERM || ending.code == 128 + SIGTERM || ending.code == 128 + SIGINT;
-}
 
 }  // namespace
 
@@ -104,8 +97,7 @@ void Head::keep_coordinator() {
     wire::AgentHello watching{record().name, "", 0};
     keeper_->send(watching);
     keeper_->send(watching);  // that is all
-    // The coordinator before this one may not have heard of the stop: it is sent again, without force.
-    if (phase_ == Phase::stopping && !stop_wanted_) stop_wanted_ = false;
+    stop_.tell_again();
   };
   events.on_message = [this](const wire::Message& message) { on_message(message); };
   events.on_hopeless = [this](const Error& error) { on_hopeless(error); };
@@ -145,8 +137,8 @@ void Head::on_message(const wire::Message& message) {
     news_.on_progress(clock_.now(), *progress);
   } else if (const auto* over = std::get_if<wire::Over>(&message)) {
     on_over(*over);
-  } else if (std::holds_alternative<wire::Stop>(message)) {
-    if (phase_ == Phase::running) on_signal(SIGTERM);  // somebody else has asked for it, perhaps of an earlier launcher
+  } else if (const auto* stop = std::get_if<wire::Stop>(&message)) {
+    on_stop(*stop);
   } else if (const auto* refusal = std::get_if<wire::Refusal>(&message)) {
     log::warn("the coordinator refuses this agent: {}", printable(refusal->reason));
   }
@@ -176,7 +168,17 @@ void Head::finish_soon() {
 // ---- signals ----
 
 void Head::on_signal(int number) {
-  bool force = number == SIGQUIT || phase_ == Phase::stopping;
+  bool at_once = number == SIGQUIT || phase_ == Phase::stopping;
+  stop_job(number, at_once ? wire::Stopping::at_once : wire::Stopping::in_order);
+}
+
+/// Somebody else has asked for it, perhaps of an earlier launcher; or it is this one's own word.
+void Head::on_stop(const wire::Stop& stop) {
+  auto how = wire::stopping_in(stop);
+  if (phase_ != Phase::ending && how > stop_.asked()) stop_job(SIGTERM, how);
+}
+
+void Head::stop_job(int number, wire::Stopping how) {
   if (phase_ == Phase::running) {
     verdict_.interrupt(number);
     say(fmt::format("pliant: stopping job '{}'{}\n", record().name,
@@ -184,13 +186,13 @@ void Head::on_signal(int number) {
   }
   phase_ = Phase::stopping;
   for (auto& host : hosts_) host.hurry(clock_.now());  // an agent that was killed has workers, perhaps
-  stop_all(force);
+  stop_all(how);
 }
 
-void Head::stop_all(bool force) {
+void Head::stop_all(wire::Stopping how) {
   supply_.ask_for_none();
-  stop_wanted_ = force || stop_wanted_.value_or(false);
-  auto end = clock_.now() + (force ? Nanos(0) : Nanos(options_.grace)) + kMargin;
+  stop_.ask(how);
+  auto end = clock_.now() + (how == wire::Stopping::at_once ? Nanos(0) : Nanos(options_.grace)) + kMargin;
   countdown_.end_at(end);
   countdown_.leave_at(end + kMargin);
 }
@@ -209,7 +211,7 @@ void Head::tick() {
   supply_.poll(console_);
   ask_supply();
   console_.flush();
-  if (stop_wanted_ && keeper_->send(wire::Stop{"", static_cast<std::uint8_t>(*stop_wanted_)})) stop_wanted_.reset();
+  if (auto stop = stop_.untold(); stop && keeper_->send(*stop)) stop_.told();
   if (countdown_.end_due(now)) {
     for (auto& host : hosts_) host.call_off();
     signal_all(countdown_.told() ? SIGKILL : SIGTERM);
@@ -235,151 +237,6 @@ void Head::conclude() {
   if (verdict_.interrupted() || said == Outcome::stopped) return verdict_.stop();
   say(fmt::format("pliant: job '{}' failed: {}\n", record().name, failure_));
   verdict_.fail(std::max(verdict_.exit_status(), 1));
-}
-
-// ---- hosts ----
-
-void Head::add_host(const HostSlots& place) {
-  auto& host = hosts_.emplace_back(place, job_.path());
-  auto known = std::ranges::find_if(record().hosts, [&](const HostRecord& each) { return each.name == place.name; });
-  if (known != record().hosts.end())
-    take_up(host, known->process);
-  else
-    lead_to(host);
-}
-
-/// The command that starts the host's agent there; here, if this is the host.
-Result<SpawnOptions> Head::way_to(const LedHost& host) const {
-  auto words = is_this_host(host.name()) ? std::vector<std::string>() : words_of(record().plan.via, host.name());
-  auto program = words.empty() ? Result<std::string>(record().plan.pliant) : find_program(words[0]);
-  if (!program.ok()) return program.error();
-  for (const std::string& word : {record().plan.pliant, std::string("run"), std::string("--join=-"),
-                                  "--host=" + host.name(), fmt::format("--slots={}", host.place().slots)})
-    words.push_back(word);
-  SpawnOptions spawn;
-  spawn.path = program.value();
-  spawn.argv = std::move(words);
-  spawn.env = environment_;
-  spawn.in = ticket_file(job_.path());
-  spawn.out = host.output("out");
-  spawn.err = host.output("err");
-  spawn.append = host.was_led_to();
-  getrlimit(RLIMIT_NOFILE, &spawn.files);
-  return spawn;
-}
-
-void Head::lead_to(LedHost& host) {
-  host.call_off();
-  bool first = !host.process();
-  auto spawn = way_to(host);
-  auto process = spawn.ok() ? WatchedProcess::spawn(spawn.value()) : Result<WatchedProcess>(spawn.error());
-  if (!process.ok()) {
-    failure_ = process.error().message;
-    say(fmt::format("pliant: host {}: {}\n", host.name(), failure_));
-    return give_up_on(host);
-  }
-  host.led_by(std::move(process).value(), clock_.now());
-  job_.set_host({host.name(), host.process()->id()});
-  events_.note("host", fmt::format("{}: process {}", host.name(), host.process()->id().pid));
-  watch(host, !first);
-}
-
-void Head::take_up(LedHost& host, const ProcessId& process) {
-  auto taken = WatchedProcess::take_up(process);
-  if (!taken.ok()) return lead_to(host);
-  host.led_by(std::move(taken).value(), Nanos(0));
-  watch(host, true);
-}
-
-void Head::watch(LedHost& host, bool from_now) {
-  loop_.watch(host.process()->pidfd(), [this] { reap(); });
-  for (const auto& error : host.follow_output(from_now)) say(fmt::format("pliant: {}\n", error.message));
-}
-
-void Head::reap() {
-  for (auto& host : hosts_) {
-    if (!host.process() || !host.process()->reap()) continue;
-    loop_.unwatch(host.process()->pidfd());
-    on_end(host);
-  }
-}
-
-void Head::on_end(LedHost& host) {
-  auto ending = *host.process()->ending();
-  const auto& name = host.name();
-  events_.note("host", fmt::format("{}: {}", name, ending.words()));
-  if (phase_ != Phase::running || !host.wanted()) {
-    if (!ending.good() && !verdict_.interrupted() && phase_ == Phase::ending) verdict_.blame(ending.exit_status());
-    // The workers of a killed agent run on, or have ended and nobody has told the coordinator how.
-    if (host.wanted() && ending.signal == SIGKILL && !countdown_.told()) host.try_again_later(clock_.now(), true);
-    return;
-  }
-  if (was_told_to(ending)) {
-    say(fmt::format("pliant: host {} has left the job\n", name));
-    return give_up_on(host);
-  }
-  int failures = host.failed(clock_.now());
-  auto words = last_lines(host.output("err"), kLastWords);
-  failure_ = fmt::format("host {}: {}", name, ending.words());
-  for (const auto& line : words) failure_ += "\n    " + line;
-  if (host.hopeless() && !word_.has_begun()) return give_up_on(host);
-  host.try_again_later(clock_.now(), word_.has_begun());
-  if (failures == 1 && ending.code != kAgentThere)
-    say(fmt::format("pliant: host {}: its agent has ended ({}); trying again\n", name, ending.words()));
-}
-
-/// Can the others do without it?
-void Head::give_up_on(LedHost& host) {
-  host.give_up();
-  auto needed = word_.has_begun() ? 1 : record().plan.start;
-  if (slots() >= needed || !record().plan.discovery.empty()) return;
-  if (phase_ != Phase::running) return;
-  phase_ = Phase::ending;
-  stop_all(false);
-}
-
-std::uint32_t Head::slots() const {
-  std::uint32_t sum = 0;
-  for (const auto& host : hosts_) sum += host.slots();
-  return sum;
-}
-
-bool Head::all_gone() const {
-  // It is too late to wait for the supply once those who lead to hosts were told to end.
-  return (supply_.gone() || countdown_.told()) &&
-         std::ranges::none_of(hosts_, [](const LedHost& host) { return host.runs() || host.awaits(); });
-}
-
-/// What the script says now.
-void Head::on_hosts(const std::vector<HostSlots>& places) {
-  if (phase_ != Phase::running) return;
-  for (auto& host : hosts_) {
-    bool named = std::ranges::any_of(places, [&](const auto& place) { return place.name == host.name(); });
-    if (host.wanted() && !named) {
-      say(fmt::format("pliant: host {} is not there any more: its workers leave\n", host.name()));
-      keeper_->send(wire::Stop{host.name(), 0});
-      host.give_up();
-      host.call_off();
-    } else if (!host.wanted() && named && !host.runs()) {
-      host.want_again();
-      lead_to(host);
-    }
-  }
-  for (const auto& place : places) {
-    auto same = [&](const LedHost& host) { return host.name() == place.name; };
-    if (std::ranges::any_of(hosts_, same)) continue;
-    if (!hosts_.empty()) say(fmt::format("pliant: host {} is new: {} slots\n", place.name, place.slots));
-    add_host(place);
-  }
-  follow_slots();
-}
-
-/// As many workers as slots; but those who leave a host take their places with them, and are waited for.
-void Head::follow_slots() {
-  bool somebody_leaves = std::ranges::any_of(hosts_, [](const LedHost& host) { return !host.wanted() && host.runs(); });
-  auto wanted = std::clamp(slots(), record().plan.least, record().plan.most);
-  if (options_.follows_slots && !somebody_leaves && slots() > 0 && wanted != word_.state().wanted)
-    keeper_->send(wire::Resize{wanted});
 }
 
 // ---- the supply ----

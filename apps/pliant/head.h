@@ -11,7 +11,8 @@
 //   running   the script names other hosts         running   lead to the new ones, stop those it does not name any more
 //   running   the coordinator says: over           ending    agents hear it too: wait for them
 //   running   INT, TERM or HUP                     stopping  Stop to all agents, by way of the coordinator
-//   both      a host's agent is killed             same      again: its workers shall end as well
+//   both      a host's agent ends, but not by      same      again: its workers shall end as well
+//             itself, or is still there
 //   stopping  another signal, QUIT                 stopping  the same, at once
 //   both      the grace time and more is over      same      end what leads to the hosts
 //   both      nothing leads to any host            -         end the coordinator
@@ -30,6 +31,7 @@
 #include "agent/countdown.h"
 #include "agent/event_log.h"
 #include "agent/job_word.h"
+#include "agent/stop_wish.h"
 #include "agent/verdict.h"
 #include "apps/pliant/console.h"
 #include "apps/pliant/coordinator_keeper.h"
@@ -67,13 +69,15 @@ class Head {
   void on_message(const wire::Message& message);
   void on_over(const wire::Over& over);
   void on_signal(int number);
+  void on_stop(const wire::Stop& stop);
+  void stop_job(int number, wire::Stopping how);
   void on_hopeless(const Error& error);
   void tick();
   void finish_soon();
   void conclude();
   void sweep_parts();
 
-  // The hosts.
+  // head_hosts.cc: the hosts.
   void add_host(const HostSlots& place);
   void lead_to(LedHost& host);
   void take_up(LedHost& host, const ProcessId& process);
@@ -81,6 +85,7 @@ class Head {
   Result<SpawnOptions> way_to(const LedHost& host) const;
   void reap();
   void on_end(LedHost& host);
+  void on_last_end(LedHost& host, const Ending& ending);
   void give_up_on(LedHost& host);
   void on_hosts(const std::vector<HostSlots>& hosts);
   void follow_slots();
@@ -90,7 +95,7 @@ class Head {
   HostSupplyEvents supply_events();
   void ask_supply();
 
-  void stop_all(bool force);
+  void stop_all(wire::Stopping how);
   void signal_all(int number);
   bool output_copied();
   Snapshot snapshot() const;
@@ -117,8 +122,8 @@ class Head {
   JobNews news_;
 
   Phase phase_ = Phase::running;
-  std::optional<bool> stop_wanted_;  // to be sent to the agents; true: at once
-  agent::Countdown countdown_;       // of what leads to the hosts
+  agent::StopWish stop_;        // for the agents
+  agent::Countdown countdown_;  // of what leads to the hosts
   std::string failure_;
   std::optional<Nanos> gone_since_;  // all that leads to the hosts
   bool concluded_ = false;

@@ -62,6 +62,10 @@ int run_main(const std::vector<std::string>& words) {
   add_doctor(app, action);
   add_bench(app, action);
 
+  if (auto missing = missing_value(app, line.flags); !missing.empty()) {
+    fmt::print(stderr, "{}\n", missing);
+    return kUsageError;
+  }
   try {
     std::vector<std::string> backwards(line.flags.rbegin(), line.flags.rend());  // as the parser wants them
     app.parse(backwards);

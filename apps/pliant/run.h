@@ -54,6 +54,11 @@ CommandLine cut_at_program(const std::vector<std::string>& words);
 std::string_view name_of(OutputMode mode);
 std::optional<OutputMode> output_mode(std::string_view name);
 
+/// Starts a job, or takes one up (with the output that it was started with, unless the user chose another), and runs it
+/// to its end. Return the exit status.
+int run_job(const RunOptions& options);
+int attach_to_job(RunOptions options, bool output_chosen);
+
 void add_run(CLI::App& app, Action& action, const std::vector<std::string>& program);
 
 }  // namespace pliant::cli

@@ -1,5 +1,6 @@
 #include "agent/coordinator_memory.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 namespace pliant::agent {
@@ -35,8 +36,9 @@ membership::View view_from(const json& from) {
 }  // namespace
 
 std::string memory_text(const membership::Memory& memory) {
-  json all = {{"view", to_json(memory.view)}, {"wanted", memory.wanted},     {"spare", memory.spare},
-              {"next_id", memory.next_id},    {"restarts", memory.restarts}, {"stopping", memory.stopping}};
+  json all = {{"view", to_json(memory.view)}, {"wanted", memory.wanted},
+              {"spare", memory.spare},        {"next_id", memory.next_id},
+              {"restarts", memory.restarts},  {"stopping", static_cast<int>(memory.stopping)}};
   all["outcomes"] = json::array();
   for (const auto& [id, outcome] : memory.outcomes)
     all["outcomes"].push_back({{"id", id}, {"outcome", static_cast<int>(outcome)}});
@@ -57,7 +59,7 @@ std::optional<membership::Memory> memory_from(const std::string& text) {
     memory.spare = all.at("spare");
     memory.next_id = all.at("next_id");
     memory.restarts = all.at("restarts");
-    memory.stopping = all.at("stopping");
+    memory.stopping = std::min(all.at("stopping").get<wire::Stopping>(), wire::Stopping::at_once);
     for (const auto& each : all.at("outcomes"))
       memory.outcomes[each.at("id")] = wire::outcome_in(each.at("outcome").get<std::uint8_t>());
     for (const auto& each : all.at("ended")) memory.ended[each.at("id")] = each.at("view").get<std::uint64_t>();

@@ -122,7 +122,7 @@ void Supervision::on_signal(int number) {
     verdict_.interrupt(number);
     phase_ = Phase::stopping;
     stopping_since_ = clock_.now();
-    if (!options_.part) driver_.send(wire::Stop{});  // the coordinator shall not take it for a failure
+    ask_to_stop(number == SIGQUIT ? wire::Stopping::at_once : wire::Stopping::in_order);
     if (alive() == 0) return begin_settling();
     if (number != SIGQUIT) {
       driver_.say(fmt::format("pliant: stopping {}{}\n", plural(alive()),
@@ -137,6 +137,7 @@ void Supervision::on_signal(int number) {
   if (phase_ == Phase::settling) countdown_.leave_at(clock_.now());
   // Slurm may say it twice: once to everybody, once to the agent.
   if (phase_ == Phase::stopping && number == SIGTERM && clock_.now() < stopping_since_ + kPatience) return;
+  if (verdict_.interrupted()) ask_to_stop(wire::Stopping::at_once);
   kill_workers();
 }
 

@@ -44,6 +44,7 @@
 #include "agent/countdown.h"
 #include "agent/deaths.h"
 #include "agent/job_word.h"
+#include "agent/stop_wish.h"
 #include "agent/verdict.h"
 #include "base/clock.h"
 #include "membership/id_set.h"
@@ -187,6 +188,8 @@ class Supervision {
   void on_over(const wire::Over& over);
   void on_stop(const wire::Stop& stop);
   void on_refusal(const wire::Refusal& refusal);
+  void ask_to_stop(wire::Stopping how);
+  void tell_stop();
   bool resume();
   bool may_be_forgotten(const Charge& worker) const;
   void forget();
@@ -223,6 +226,7 @@ class Supervision {
   std::optional<Error> cannot_start_;
   Countdown countdown_;
   Nanos stopping_since_{0};
+  StopWish stop_;
   bool reported_ = false;
   bool judged_ = false;
   Verdict verdict_;

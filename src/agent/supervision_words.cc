@@ -14,7 +14,8 @@ wire::AgentHello Supervision::hello() const { return {options_.job, options_.hos
 /// The second hello says that this is all.
 void Supervision::on_connected() {
   driver_.send(hello());
-  if (verdict_.interrupted() && !options_.part) driver_.send(wire::Stop{});  // the one before may not have heard it
+  stop_.tell_again();
+  tell_stop();
   for (const auto& worker : missed_) {
     driver_.send(wire::Started{worker.id, worker.pid});
     auto ended = ended_of(worker.id, {.unknown = true}, "it ended while there was no agent");
@@ -130,6 +131,7 @@ void Supervision::on_over(const wire::Over& over) {
 /// The job is stopped from elsewhere, or was when another agent had it. Of a part, the exit status is not the job's.
 void Supervision::on_stop(const wire::Stop& stop) {
   if (phase_ == Phase::settling) return;
+  stop_.ask(wire::stopping_in(stop));
   if (phase_ != Phase::stopping) {
     verdict_.interrupt(options_.part ? 0 : SIGTERM);
     phase_ = Phase::stopping;
@@ -137,6 +139,17 @@ void Supervision::on_stop(const wire::Stop& stop) {
     if (!stop.force) end_workers();
   }
   if (stop.force) kill_workers();
+}
+
+/// The coordinator shall not take it for a failure; and it tells agents that come later how the end was asked for.
+void Supervision::ask_to_stop(wire::Stopping how) {
+  stop_.ask(how);
+  tell_stop();
+}
+
+/// Who ends a part of the job does not end the others.
+void Supervision::tell_stop() {
+  if (auto stop = stop_.untold(); stop && !options_.part && driver_.send(*stop)) stop_.told();
 }
 
 void Supervision::on_refusal(const wire::Refusal& refusal) {

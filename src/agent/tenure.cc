@@ -19,7 +19,7 @@ void add_facts(const membership::Memory& own, membership::Memory& memory) {
   if (own.view.restarts != memory.view.restarts || memory.view.members.empty()) return;
   if (place(own.view) > place(memory.view)) memory.view = own.view;
   memory.next_id = std::max(memory.next_id, own.next_id);
-  memory.stopping = memory.stopping || own.stopping;
+  memory.stopping = std::max(memory.stopping, own.stopping);
   memory.outcomes.insert(own.outcomes.begin(), own.outcomes.end());
   memory.ended.insert(own.ended.begin(), own.ended.end());
   memory.invited.insert(own.invited.begin(), own.invited.end());

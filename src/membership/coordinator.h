@@ -110,7 +110,7 @@ struct Memory {
   std::uint32_t spare = 0;  ///< workers that wait to be taken in; for onlookers
   std::uint64_t next_id = 0;
   int restarts = 0;                             ///< left; below zero: so many are not replaced
-  bool stopping = false;                        ///< somebody asked for the end of the job
+  wire::Stopping stopping{};                    ///< somebody asked for the end of the job
   std::map<std::uint64_t, Outcome> outcomes{};  ///< of the view's members, or a later one's, whose loop has ended
   /// Members of the view, or of a later one, whose process has ended, and the epoch of the view that each was in.
   std::map<std::uint64_t, std::uint64_t> ended{};
@@ -232,6 +232,7 @@ class Coordinator {
   static bool is_there(const Worker& worker) { return worker.link && !worker.ended; }
   enum class End { bad, good, taken };
   void count(Worker& worker, End end);
+  bool stopping() const { return stopping_ != wire::Stopping::no; }
   bool in_view(std::uint64_t id) const { return view_.rank_of(id) >= 0; }
   bool is_planned(std::uint64_t id) const;
   bool promised_by_enough() const;
@@ -271,8 +272,8 @@ class Coordinator {
   enum class Rescue { open, possible, impossible };
   Rescue rescue_ = Rescue::open;  // of a job that has lost its state
   std::uint64_t resume_step_ = 0;
-  std::string no_rescue_;  // why not
-  bool stopping_ = false;  // somebody asked for the end of the job
+  std::string no_rescue_;      // why not
+  wire::Stopping stopping_{};  // somebody asked for the end of the job
 
   // This coordinator's part in it.
   std::uint64_t term_ = 0;

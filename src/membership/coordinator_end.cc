@@ -103,7 +103,7 @@ bool Coordinator::some_have_not_heard() const {
 }
 
 bool Coordinator::lost() const {
-  if (!all_gone() || may_have_switched() || stopping_ || anybody_finished()) return false;
+  if (!all_gone() || may_have_switched() || stopping() || anybody_finished()) return false;
   return !any_member(Outcome::stopped) || !waiting().empty();
 }
 
@@ -153,7 +153,7 @@ Outcome Coordinator::verdict() const {
   if (!hopeless_.empty()) return Outcome::failed;
   if (!over()) return Outcome::running;
   if (anybody_finished() || planted("failure-is-finished")) return Outcome::finished;
-  return stopping_ || any_member(Outcome::stopped) ? Outcome::stopped : Outcome::failed;
+  return stopping() || any_member(Outcome::stopped) ? Outcome::stopped : Outcome::failed;
 }
 
 std::string Coordinator::reason_of_failure() const {

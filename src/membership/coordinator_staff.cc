@@ -274,8 +274,8 @@ void Coordinator::on(Link link, const wire::AgentHello& hello) {
     return;
   }
   if (std::exchange(agent.complete, true)) return;
-  if (stopping_) send(link, wire::Stop{});             // it was not there when somebody asked for that
-  if (hello.host.empty() && hello.slots == 0) return;  // it only watches: workers of no known host are not its own
+  if (stopping()) send(link, wire::stop_of(stopping_));  // it was not there when somebody asked for that
+  if (hello.host.empty() && hello.slots == 0) return;    // it only watches: workers of no known host are not its own
   for (auto& [id, worker] : workers_)
     if (is_its(worker) && worker.ended && !worker.named) count(worker, End::bad);
   // What was asked of the agent before, and did not happen, will not; who went with the host will not come back.
@@ -287,7 +287,7 @@ void Coordinator::on(Link link, const wire::AgentHello& hello) {
 
 void Coordinator::on(Link link, const wire::Stop& stop) {
   if (worker_at(link)) return;
-  stopping_ = stopping_ || stop.host.empty();
+  if (stop.host.empty()) stopping_ = std::max(stopping_, wire::stopping_in(stop));
   for (const auto& [host, agent] : agents_)
     if (stop.host.empty() || stop.host == host) send(agent.link, stop);
 }
@@ -316,7 +316,7 @@ void Coordinator::on(Link link, const wire::Progress& progress) {
 }
 
 void Coordinator::start_workers() {
-  if (over() || needs_checkpoint() || !hopeless_.empty() || stopping_) return;
+  if (over() || needs_checkpoint() || !hopeless_.empty() || stopping()) return;
   auto there = static_cast<std::int64_t>(workers_.size());  // before the first view nobody is replaced
   bool begins_again = lost();
   if (formed()) {

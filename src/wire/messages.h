@@ -282,6 +282,16 @@ using Message =
                  Answer, AgentHello, Start, Started, Ended, JobState, Claim, Promise, Decline, Propose, Stored, InForce,
                  Entered, Shares, Parted, Dead, Charter, Stop, Pulse, Replace, LoopEnded, Unreached>;
 
+/// Whether a job's end was asked for. Of two words the stronger one holds, whoever repeats them.
+enum class Stopping : std::uint8_t {
+  no,
+  in_order,  ///< workers end after their step, or are killed after the grace time
+  at_once,   ///< they are killed
+};
+constexpr Stopping stopping_in(const Stop& stop) { return stop.force ? Stopping::at_once : Stopping::in_order; }
+/// The word for everybody.
+inline Stop stop_of(Stopping how) { return {"", static_cast<std::uint8_t>(how == Stopping::at_once)}; }
+
 /// What the byte of a message says. A value that no version has written is a failure.
 constexpr Outcome outcome_in(std::uint8_t byte) {
   return byte < kOutcomes ? static_cast<Outcome>(byte) : Outcome::failed;

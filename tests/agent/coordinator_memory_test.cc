@@ -19,7 +19,7 @@ membership::Memory example() {
   memory.spare = 1;
   memory.next_id = 9;
   memory.restarts = -2;
-  memory.stopping = true;
+  memory.stopping = wire::Stopping::at_once;
   memory.outcomes = {{0, Outcome::finished}, {1, Outcome::stopped}};
   memory.ended = {{1, 8}, {5, 0}};
   memory.invited = {{3, "b"}, {4, ""}};
@@ -47,7 +47,7 @@ TEST(CoordinatorMemory, EveryPartOfItCounts) {
   EXPECT_FALSE(example() == other([](auto& memory) { ++memory.wanted; }));
   EXPECT_FALSE(example() == other([](auto& memory) { ++memory.next_id; }));
   EXPECT_FALSE(example() == other([](auto& memory) { ++memory.restarts; }));
-  EXPECT_FALSE(example() == other([](auto& memory) { memory.stopping = false; }));
+  EXPECT_FALSE(example() == other([](auto& memory) { memory.stopping = wire::Stopping::in_order; }));
   EXPECT_FALSE(example() == other([](auto& memory) { memory.outcomes.erase(0); }));
   EXPECT_FALSE(example() == other([](auto& memory) { memory.ended[1] = 9; }));
   EXPECT_FALSE(example() == other([](auto& memory) { memory.invited[3] = "a"; }));

@@ -177,6 +177,27 @@ TEST_F(Supervisions, ACoordinatorThatComesAfterASignalHearsOfItToo) {
   EXPECT_EQ(driver_.sent<wire::Stop>().size(), 1U);
 }
 
+TEST_F(Supervisions, ACoordinatorThatComesLaterHearsWithWhichForce) {
+  struct Case {
+    std::vector<int> signals;
+    int force;
+  };
+  for (const auto& [signals, force] : {Case{{SIGINT}, 0}, Case{{SIGINT, SIGINT}, 1}, Case{{SIGQUIT}, 1}}) {
+    make_running({0}, {0});
+    for (auto number : signals) supervision_->on_signal(number);
+    EXPECT_EQ(driver_.sent<wire::Stop>().back().force, force) << signals.size();
+    driver_.letters.clear();
+    supervision_->on_connected();
+    ASSERT_EQ(driver_.sent<wire::Stop>().size(), 1U);
+    EXPECT_EQ(driver_.sent<wire::Stop>()[0].force, force) << signals.size();
+  }
+  make_running({0}, {0});
+  hear(wire::Stop{"", 1});
+  supervision_->on_connected();
+  ASSERT_EQ(driver_.sent<wire::Stop>().size(), 1U);
+  EXPECT_EQ(driver_.sent<wire::Stop>()[0].force, 1) << "what was heard from the one before";
+}
+
 TEST_F(Supervisions, SlotsThatComeWhileItIsStoppingAreNotAnnounced) {
   for (bool part : {false, true}) {
     SupervisionOptions options;

@@ -101,11 +101,12 @@ TEST_F(Tenures, WhatCouldNotBeStoredCountsIfItIsOfTheSameLineage) {
     auto stored = memory_in_view(3);
     stored.invited = {{4, "b"}, {5, "b"}};
     stored.hosts = {"a"};
+    stored.stopping = wire::Stopping::in_order;
     ASSERT_TRUE(server_.replace(memory_key("job"), before, memory_text(stored)).value().won);
     auto own = memory_in_view(4, lineage);
     own.wanted = 7;
     own.next_id = 20;
-    own.stopping = true;
+    own.stopping = wire::Stopping::at_once;
     own.outcomes = {{0, Outcome::finished}};
     own.ended = {{4, 4}};
     own.invited = {{6, "c"}};
@@ -117,7 +118,7 @@ TEST_F(Tenures, WhatCouldNotBeStoredCountsIfItIsOfTheSameLineage) {
     EXPECT_EQ(found_->wanted, 2U) << "what was asked for is no fact";
     EXPECT_EQ(found_->view.epoch, counts ? 4U : 3U);
     EXPECT_EQ(found_->next_id - memory_with(2).next_id > 64, counts);
-    EXPECT_EQ(found_->stopping, counts);
+    EXPECT_EQ(found_->stopping, counts ? wire::Stopping::at_once : wire::Stopping::in_order);
     EXPECT_EQ(found_->outcomes.contains(0), counts);
     EXPECT_EQ(found_->ended.contains(4), counts);
     EXPECT_EQ(found_->invited.contains(4), !counts) << "it has ended";

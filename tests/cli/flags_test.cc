@@ -83,6 +83,24 @@ TEST_F(Flags, WrongValuesAreOneLine) {
   EXPECT_TRUE(nothing_left());
 }
 
+TEST_F(Flags, AFlagIsNoValueOfTheOneBefore) {
+  expect_one_line({"run", "--attach", "--name", "night"}, 2, "--attach needs a value: 'pliant run --attach JOB'");
+  expect_one_line({"run", "--record", "--name", "x", "true"}, 2, "--record needs a value: 'pliant run --record DIR'");
+  expect_one_line({"run", "-n", "--name", "x", "true"}, 2, "-n needs a value: 'pliant run -n N'");
+  expect_one_line({"run", "--name", "--", "true"}, 2, "--name needs a value");
+  expect_one_line({"chaos", "night", "--json", "--events", "3"}, 2, "--json needs a value: 'pliant chaos --json FILE'");
+  expect_one_line({"bench", "allreduce", "--ranks", "--load", "3"}, 2, "pliant bench allreduce: --ranks needs a value");
+  expect_one_line({"run", "--output=--name", "true"}, 2, "--output: '--name' is none of");
+  EXPECT_EQ(run({"run", "-n", "1", "--name", "x", "echo", "--attach", "--name"}).out, "[0] --attach --name\n");
+  EXPECT_TRUE(nothing_left());
+}
+
+TEST_F(Flags, AJobsNameStandsAlone) {
+  for (const char* command : {"status", "stop", "resize", "chaos"})
+    for (const char* flag : {"--name", "--job", "--name=night"})
+      expect_one_line({command, flag, "night"}, 2, fmt::format("a job's name stands alone: 'pliant {} JOB'", command));
+}
+
 TEST_F(Flags, ProgramsThatCannotRun) {
   std::ofstream(path("plain")) << "data";
   std::ofstream(path("script")) << "#!/no/such/interpreter\n";

@@ -70,6 +70,21 @@ class Hosts : public CliTest {
       if (member["id"] == id) return member["endpoint"];
     return "";
   }
+  /// The agent of host b is killed while a job that is started with these flags ends.
+  void expect_led_to_again(Words flags) {
+    flags.insert(flags.end(), {"-H", "a:1,b:1", "--grace", "1000"});
+    auto job = start_workers(flags, {"stubborn", "forever"});
+    ASSERT_TRUE(eventually([&] { return worker_of("far", 0) > 0 && worker_of("far", 1) > 0; })) << job.err();
+    auto workers = {worker_of("far", 0), worker_of("far", 1)};
+    job.signal(SIGINT);
+    ASSERT_TRUE(eventually([&] { return read_json("far", "coordinator.json").value("stopping", 0) == 1; }));
+    auto agent = agent_of("b");
+    kill(agent, SIGKILL);
+    EXPECT_TRUE(eventually([&] { return agent_of("b") != agent; }));
+    job.signal(SIGINT);
+    EXPECT_EQ(job.wait().status, 130);
+    for (auto pid : workers) EXPECT_TRUE(eventually([&] { return !process_runs(pid); }));
+  }
   std::string ticket() const { return base() + "/far/ticket"; }
 };
 
@@ -237,6 +252,37 @@ TEST_F(Hosts, StoppingReachesEverybody) {
   auto seen = job.wait();
   EXPECT_EQ(seen.status, 130) << seen.err;
   for (auto pid : all) EXPECT_TRUE(eventually([&] { return !process_runs(pid); })) << pid;
+}
+
+/// The coordinator that was to tell the agents dies with the word; and the launcher's signals do not reach them.
+TEST_F(Hosts, AStopByForceIsToldAgainByForce) {
+  std::ofstream(path("here")) << "#!/bin/sh\nshift\nexec setsid -w \"$@\"\n";
+  auto job =
+      start_workers(flags_with({"-H", "a:1,b:1", "--grace", "1000"}), {"stubborn", "touch=" + path("set"), "forever"});
+  ASSERT_TRUE(eventually([&] { return worker_of("far", 0) > 0 && worker_of("far", 1) > 0; })) << job.err();
+  ASSERT_TRUE(eventually([&] { return access(path("set").c_str(), F_OK) == 0; }));
+  auto workers = {worker_of("far", 0), worker_of("far", 1)};
+  job.signal(SIGINT);
+  ASSERT_TRUE(job.comes_to_say("stopping job"));
+  ASSERT_TRUE(eventually([&] { return read_json("far", "coordinator.json").value("stopping", 0) == 1; }));
+  auto coordinator = coordinator_of("far");
+  kill(coordinator, SIGSTOP);
+  ASSERT_TRUE(eventually([&] { return state_of(coordinator) == 'T'; }));
+  job.signal(SIGINT);
+  usleep(200'000);  // for the launcher to write it
+  kill(coordinator, SIGKILL);
+  EXPECT_EQ(job.wait().status, 130);
+  for (auto pid : workers) EXPECT_TRUE(eventually([&] { return !process_runs(pid); })) << pid;
+}
+
+/// What leads to hosts says in different ways that an agent was killed: as a shell, or srun, does, or as ssh.
+TEST_F(Hosts, WhereAnAgentWasKilledWhileTheJobEndsIsLedToAgain) {
+  for (int code : {137, 255}) {
+    std::ofstream(path("here")) << "#!/bin/sh\nshift\n\"$@\" 2>/dev/null\ncode=$?\n[ $code = 137 ] && exit " << code
+                                << "\nexit $code\n";
+    SCOPED_TRACE(code);
+    expect_led_to_again(flags_with({}));
+  }
 }
 
 TEST_F(Hosts, AJobWithoutItsHeadCanBeStopped) {
@@ -503,17 +549,22 @@ class Ssh : public Hosts {
     return eventually([&] { return daemon() > 0; });
   }
   pid_t daemon() const { return static_cast<pid_t>(std::atoi(read_all(path("sshd.pid")).c_str())); }
+  Words over_ssh() const {
+    auto via = fmt::format(
+        "/usr/bin/ssh -p {} -i {} -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null "
+        "-o LogLevel=ERROR -o HostName=127.0.0.1 {{host}}",
+        port_, path("key"));
+    return {"--name", "far", "--via", via, "--address", "127.0.0.1"};
+  }
   int port_ = 0;
 };
 
+TEST_F(Ssh, WhereAnAgentWasKilledWhileTheJobEndsIsLedToAgain) { expect_led_to_again(over_ssh()); }
+
 TEST_F(Ssh, HostsAreLedToAndServed) {
-  auto via = fmt::format(
-      "/usr/bin/ssh -p {} -i {} -o BatchMode=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null "
-      "-o LogLevel=ERROR -o HostName=127.0.0.1 {{host}}",
-      port_, path("key"));
-  auto job = start_workers({"--name", "far", "-H", "a:1,b:1", "--via", via, "--address", "127.0.0.1", "--record",
-                            path("records"), "-x", "PLIANT_SILENCE_MS=60000"},
-                           endless({"samples=500"}));
+  auto flags = over_ssh();
+  flags.insert(flags.end(), {"-H", "a:1,b:1", "--record", path("records"), "-x", "PLIANT_SILENCE_MS=60000"});
+  auto job = start_workers(flags, endless({"samples=500"}));
   ASSERT_TRUE(view_becomes("far", {0, 1})) << job.err();
   ASSERT_TRUE(step_becomes("far", 10));
   kill(worker_of("far", 1), SIGKILL);

@@ -194,6 +194,21 @@ TEST_F(CoordinatorEnd, AnAgentThatComesAfterAStopIsToldToStop) {
   EXPECT_EQ(sent<wire::Stop>(kFirst).size(), 1U) << "by a successor too";
 }
 
+TEST_F(CoordinatorEnd, AStopKeepsItsForceHoweverLateItIsTold) {
+  make({.wanted = 1}, memory_of_two_hosts());
+  agent_comes(kFirst, "a");
+  say(77, wire::Stop{"", 1});
+  say(77, wire::Stop{});
+  auto hears_force = [&](Link link, const std::string& host) {
+    agent_comes(link, host);
+    auto stops = sent<wire::Stop>(link);
+    return stops.size() == 1 && stops[0].force == 1;
+  };
+  EXPECT_TRUE(hears_force(kSecond, "b"));
+  make({.wanted = 1}, machine_->memory());
+  EXPECT_TRUE(hears_force(kFirst, "a")) << "from a successor";
+}
+
 TEST_F(CoordinatorEnd, AHostThatIsOutOfReachHasNotHeardThatTheJobIsOver) {
   make({.wanted = 1, .restarts = 0}, memory_of_two_hosts());
   first_agent_tells_of_death(1, Outcome::finished);

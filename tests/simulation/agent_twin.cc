@@ -67,7 +67,7 @@ void AgentTwin::tick() {
   offices_.world().scheduler().after(period, [this, alive = alive_] {
     if (!*alive) return;
     keep_coordinator();
-    if (stop_wanted_ && send(wire::Stop{})) stop_wanted_ = false;
+    if (auto stop = stop_.untold(); stop && send(*stop)) stop_.told();
     if (!setting_.launcher) supervision_.on_time();
     if (has_ended()) {
       log_.note("over", std::string(name_of(outcome())));
@@ -85,7 +85,7 @@ bool AgentTwin::has_ended() {
 /// It waits for those that it leads to, and ends them if they take too long.
 bool AgentTwin::launcher_has_ended() {
   auto now = offices_.world().now();
-  if (!stopping_ && !word_.is_over()) {
+  if (!stopping() && !word_.is_over()) {
     ending_since_.reset();
     offices_.lead_to_hosts();
     return false;
@@ -105,7 +105,7 @@ bool AgentTwin::launcher_has_ended() {
 Outcome AgentTwin::outcome() const {
   if (!setting_.launcher) return supervision_.verdict().outcome();
   auto said = word_.outcome_or(Outcome::failed);
-  return said != Outcome::finished && stopping_ ? Outcome::stopped : said;
+  return said != Outcome::finished && stopping() ? Outcome::stopped : said;
 }
 
 // ---- the coordinator ----
@@ -144,7 +144,7 @@ void AgentTwin::connect() {
   wire::AgentHello watching{"simulated", "", 0, ""};
   send(watching);
   send(watching);
-  stop_wanted_ = stopping_;  // the one before may not have heard it
+  stop_.tell_again();
 }
 
 void AgentTwin::on_closed(std::uint64_t connection) {
@@ -183,15 +183,15 @@ void AgentTwin::watch_job(const wire::Message& message) {
     if (word_.on_state(*state) != agent::StateNews::nothing && word_.is_over()) word_.take_back_over();
   } else if (const auto* over = std::get_if<wire::Over>(&message)) {
     word_.on_over(*over);
-  } else if (std::holds_alternative<wire::Stop>(message)) {
-    stopping_ = true;
+  } else if (const auto* stop = std::get_if<wire::Stop>(&message)) {
+    stop_.ask(wire::stopping_in(*stop));
   }
 }
 
 void AgentTwin::terminate() {
   offices_.world().note("{} is told to end", setting_.name);
   if (!setting_.launcher) return supervision_.on_signal(SIGTERM);
-  stopping_ = stop_wanted_ = true;
+  stop_.ask(wire::Stopping::in_order);
 }
 
 // ---- workers ----

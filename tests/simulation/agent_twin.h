@@ -10,6 +10,7 @@
 #include "agent/election.h"
 #include "agent/event_log.h"
 #include "agent/restarts.h"
+#include "agent/stop_wish.h"
 #include "agent/supervision.h"
 #include "simulation/scheduler.h"
 
@@ -50,6 +51,7 @@ class AgentTwin final : private agent::Driver {
   void watch_job(const wire::Message& message);
   bool has_ended();
   bool launcher_has_ended();
+  bool stopping() const { return stop_.asked() != wire::Stopping::no; }
 
   // ---- agent::Driver ----
   Result<pid_t> start(std::uint64_t id) override;
@@ -76,7 +78,7 @@ class AgentTwin final : private agent::Driver {
   std::uint64_t connection_ = 0;
   Nanos missed_since_;
   std::set<std::uint64_t> children_;
-  bool stopping_ = false, stop_wanted_ = false;
+  agent::StopWish stop_;                                         // a launcher's
   std::optional<Nanos> ending_since_, told_parts_, gone_since_;  // a launcher
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
