@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "apps/pliant/command.h"
+#include "session/checkpoint_draft.h"
 #include "session/journal.h"
 
 namespace pliant::cli {
@@ -27,6 +28,15 @@ std::string usable(const std::string& flag, const std::string& dir) {
   if (problem) throw Failure(Code::io, fmt::format("{} {}: {}", flag, path, problem.message()));
   if (access(path.c_str(), W_OK | X_OK) != 0) throw Failure(Code::io, fmt::format("{} {}: not writable", flag, path));
   return path;
+}
+
+/// Those of another job would be taken for this one's by whoever goes on from there, and keep this one's out.
+void check_empty(const std::string& dir) {
+  auto steps = session::steps_in(dir);
+  if (steps.empty()) return;
+  throw Failure(Code::invalid, fmt::format("--checkpoint {}: there are checkpoints already, up to step {}: go on from "
+                                           "them with '--resume {}', or choose another folder",
+                                           dir, steps.front(), dir));
 }
 
 /// Is there a checkpoint to begin with? What is passed over, the worker that begins with it will say; here it is of
@@ -66,11 +76,15 @@ std::vector<std::string> journal_environment(const JournalFlags& flags) {
   if (flags.checkpoint.empty() && (!flags.every.empty() || flags.keep > 0))
     throw Failure(Code::invalid, "--every and --keep need --checkpoint");
   if (!flags.record.empty()) list.push_back("PLIANT_RECORD=" + usable("--record", flags.record));
-  if (!flags.checkpoint.empty()) list.push_back("PLIANT_CHECKPOINT=" + usable("--checkpoint", flags.checkpoint));
+  auto resume = flags.resume.empty() ? std::string() : fs::absolute(flags.resume).lexically_normal().string();
+  if (!flags.checkpoint.empty()) {
+    auto dir = usable("--checkpoint", flags.checkpoint);
+    if (dir != resume) check_empty(dir);
+    list.push_back("PLIANT_CHECKPOINT=" + dir);
+  }
   if (!flags.every.empty()) list.push_back("PLIANT_CHECKPOINT_EVERY=" + flags.every);
   if (flags.keep > 0) list.push_back(fmt::format("PLIANT_CHECKPOINT_KEEP={}", flags.keep));
   if (flags.resume.empty()) return list;
-  auto resume = fs::absolute(flags.resume).lexically_normal().string();
   check_resume(resume);
   list.push_back("PLIANT_RESUME=" + resume);
   return list;

@@ -47,6 +47,7 @@ std::string memory_text(const membership::Memory& memory) {
   all["invited"] = json::array();
   for (const auto& [id, host] : memory.invited) all["invited"].push_back({{"id", id}, {"host", host}});
   all["hosts"] = memory.hosts;
+  if (memory.said) all["said"] = {{"outcome", memory.said->outcome}, {"reason", memory.said->reason}};
   return all.dump(2, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
@@ -65,6 +66,8 @@ std::optional<membership::Memory> memory_from(const std::string& text) {
     for (const auto& each : all.at("ended")) memory.ended[each.at("id")] = each.at("view").get<std::uint64_t>();
     for (const auto& each : all.at("invited")) memory.invited[each.at("id")] = each.at("host").get<std::string>();
     memory.hosts = all.at("hosts").get<std::set<std::string>>();
+    if (auto said = all.find("said"); said != all.end())
+      memory.said = wire::Over{said->at("outcome").get<std::uint8_t>(), said->at("reason").get<std::string>()};
     return memory;
   } catch (const json::exception&) {
     return std::nullopt;

@@ -13,7 +13,8 @@ namespace pliant::membership {
 bool Memory::operator==(const Memory& other) const {
   return view.hash() == other.view.hash() && wanted == other.wanted && spare == other.spare &&
          next_id == other.next_id && restarts == other.restarts && stopping == other.stopping &&
-         outcomes == other.outcomes && ended == other.ended && invited == other.invited && hosts == other.hosts;
+         outcomes == other.outcomes && ended == other.ended && invited == other.invited && hosts == other.hosts &&
+         said == other.said;
 }
 
 Coordinator::Coordinator(CoordinatorOptions options, const std::optional<Memory>& memory)
@@ -40,6 +41,7 @@ Coordinator::Coordinator(CoordinatorOptions options, const std::optional<Memory>
     workers_[id].self.host = host;
   }
   for (const auto& host : memory->hosts) agents_.try_emplace(host);
+  said_ = memory->said;
 }
 
 Memory Coordinator::memory() const {
@@ -54,6 +56,7 @@ Memory Coordinator::memory() const {
     if (worker.invited && !worker.ended && !in_view(id)) memory.invited.emplace(id, worker.self.host);
   }
   for (const auto& [host, agent] : agents_) memory.hosts.insert(host);
+  memory.said = said_;
   return memory;
 }
 
@@ -75,7 +78,7 @@ void Coordinator::send_to(std::uint64_t id, wire::Message message) {
 
 std::string Coordinator::objection_to(const wire::Join& join) const {
   if (join.job != options_.job) return fmt::format("this is job '{}', not '{}'", options_.job, join.job);
-  if (!hopeless_.empty()) return hopeless_;
+  if (is_hopeless()) return said_->reason;
   auto at = workers_.find(join.id);
   bool known = at != workers_.end();
   if (known ? at->second.ended : former_.contains(join.id))
@@ -140,7 +143,7 @@ std::uint32_t Coordinator::needed_to_form() const {
 }
 
 void Coordinator::form_first_view() {
-  if (formed() || !hopeless_.empty()) return;
+  if (formed() || is_hopeless()) return;
   View first;
   first.term = first.epoch = first.planned = 1;
   first.seed = options_.seed;
@@ -160,6 +163,9 @@ void Coordinator::begin_again() {
   if (ids.empty()) return;
   auto next = view_;
   next.term = term_ = std::max(term_, view_.term) + 1;
+  // Views that nobody reported here, because nobody is left of them, have had their numbers.
+  next.epoch = std::max(view_.epoch, newest_of_the_dead());
+  for (const auto& [id, worker] : workers_) next.epoch = std::max(next.epoch, worker.knows);
   next.planned = ++next.epoch;
   ++next.restarts;
   next.resume_step = resume_step_;
@@ -178,7 +184,9 @@ void Coordinator::on(Link link, const wire::Ready& ready) {
   if (!id) return;
   if (auto reason = objection_to(*id, ready.layout); !reason.empty()) return send(link, wire::Refusal{reason});
   workers_[*id].layout = ready.layout;
-  workers_[*id].ready = true;
+  bool outdated = in_view(*id) && ready.view < view_.epoch;  // it has been taken in meanwhile, and will hear of that
+  workers_[*id].ready = !outdated;
+  workers_[*id].knows = ready.view;
 }
 
 void Coordinator::on(Link link, const wire::Shares& shares) {
@@ -209,6 +217,7 @@ void Coordinator::learn(const View& view) {
   plan_.reset();
   if (options_.checkpoints) rescue_ = Rescue::open;
   for (auto& [host, agent] : agents_) agent.told_over = false;
+  said_.reset();
   if (view_.term > term_ || !leading_) claim_above(view_.term);
 }
 

@@ -117,7 +117,8 @@ struct Memory {
   /// Workers outside of the view that were in a plan, and are not known to have ended: they may have become members.
   /// Each with its host.
   std::map<std::uint64_t, std::string> invited{};
-  std::set<std::string> hosts{};  ///< that have had an agent
+  std::set<std::string> hosts{};     ///< that have had an agent
+  std::optional<wire::Over> said{};  ///< how the job ended, if that was said
   bool operator==(const Memory& other) const;
 };
 
@@ -214,6 +215,8 @@ class Coordinator {
   bool all_gone() const;
   bool may_have_switched() const;
   bool lost() const;
+  /// There will be no first view.
+  bool is_hopeless() const { return said_ && !formed(); }
   std::string reason_of_failure() const;
   void tell_agents_over(const wire::Over& over);
   void tell_agents();
@@ -268,7 +271,7 @@ class Coordinator {
   Former former_;                            // but these
   std::optional<wire::Join> model_;          // the first to join: the others must be built alike
   SharedLayout layout_;
-  std::string hopeless_;  // why there will be no first view
+  std::optional<wire::Over> said_;  // how the job ended: nobody is told anything else
   enum class Rescue { open, possible, impossible };
   Rescue rescue_ = Rescue::open;  // of a job that has lost its state
   std::uint64_t resume_step_ = 0;

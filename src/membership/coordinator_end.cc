@@ -103,7 +103,7 @@ bool Coordinator::some_have_not_heard() const {
 }
 
 bool Coordinator::lost() const {
-  if (!all_gone() || may_have_switched() || stopping() || anybody_finished()) return false;
+  if (said_ || !all_gone() || may_have_switched() || stopping() || anybody_finished()) return false;
   return !any_member(Outcome::stopped) || !waiting().empty();
 }
 
@@ -119,12 +119,14 @@ Letters Coordinator::on_checkpoint(std::optional<std::uint64_t> step, const std:
 // ---- how it ended ----
 
 void Coordinator::tell_over() {
-  if (!hopeless_.empty()) tell_agents_over({static_cast<std::uint8_t>(Outcome::failed), hopeless_});
+  if (is_hopeless()) tell_agents_over(*said_);
   if (!over()) return;
   for (auto& [id, worker] : workers_)
     if (!worker.goodbye && is_there(worker) && !std::exchange(worker.told, true)) send(worker.link, wire::Over{});
   auto how = verdict();
-  tell_agents_over({static_cast<std::uint8_t>(how), how == Outcome::failed ? reason_of_failure() : std::string()});
+  if (!said_)
+    said_ = wire::Over{static_cast<std::uint8_t>(how), how == Outcome::failed ? reason_of_failure() : std::string()};
+  tell_agents_over(*said_);
 }
 
 /// Somebody's last loop is finished. One that has ended may have finished a loop before the program's last: then others
@@ -150,8 +152,9 @@ bool Coordinator::any_member(Outcome outcome) const {
 }
 
 Outcome Coordinator::verdict() const {
-  if (!hopeless_.empty()) return Outcome::failed;
+  if (is_hopeless()) return Outcome::failed;
   if (!over()) return Outcome::running;
+  if (said_) return wire::outcome_in(said_->outcome);
   if (anybody_finished() || planted("failure-is-finished")) return Outcome::finished;
   return stopping() || any_member(Outcome::stopped) ? Outcome::stopped : Outcome::failed;
 }

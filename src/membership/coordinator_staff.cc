@@ -88,13 +88,14 @@ void Coordinator::on(Link link, const wire::Ended& ended) {
   count(worker, ended.taken ? End::taken : ended.good ? End::good : End::bad);
   send(link,
        wire::Parted{ended.id, static_cast<std::uint8_t>(has_parted(worker) && worker.outcome != Outcome::failed)});
-  if (formed() || !hopeless_.empty()) return;
+  if (formed() || said_) return;
   if (ended.view > 0) return;  // it was in a view: the job has begun, and this coordinator will hear of it
   auto left = std::count_if(workers_.begin(), workers_.end(), [](const auto& entry) { return !entry.second.ended; });
   if (static_cast<std::uint32_t>(left) >= needed_to_form()) return;
-  hopeless_ = fmt::format("worker {} ended before the job began ({})", ended.id, ended.words);
+  said_ = wire::Over{static_cast<std::uint8_t>(Outcome::failed),
+                     fmt::format("worker {} ended before the job began ({})", ended.id, ended.words)};
   for (const auto& [id, waits] : workers_)
-    if (!waits.ended) send(waits.link, wire::Refusal{hopeless_});
+    if (!waits.ended) send(waits.link, wire::Refusal{said_->reason});
 }
 
 void Coordinator::count(Worker& worker, End end) {
@@ -316,7 +317,7 @@ void Coordinator::on(Link link, const wire::Progress& progress) {
 }
 
 void Coordinator::start_workers() {
-  if (over() || needs_checkpoint() || !hopeless_.empty() || stopping()) return;
+  if (over() || needs_checkpoint() || is_hopeless() || stopping()) return;
   auto there = static_cast<std::int64_t>(workers_.size());  // before the first view nobody is replaced
   bool begins_again = lost();
   if (formed()) {

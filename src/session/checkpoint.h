@@ -85,6 +85,7 @@ class CheckpointStorage {
  public:
   virtual ~CheckpointStorage() = default;
   virtual std::unique_ptr<CheckpointSink> writer(const std::string& dir, int keep) = 0;
+  /// That of `step`; if it has made room for newer ones, the next of those.
   virtual Result<Checkpoint> read(const std::string& dir, std::uint64_t step) = 0;
   virtual Result<Checkpoint> newest(const std::string& dir) = 0;
   /// The number of a new lineage that begins with a checkpoint in `dir`: never one that was used there before, even if

@@ -173,13 +173,17 @@ bool Roster::await_entry(const std::string& layout) {
   }
   while (!next_ && failure_.ok() && !over_) {
     place_ = Place::asking;
-    transport_->tell(wire::Ready{layout});
+    tell_ready();
     changed_->await(lock, [&] { return next_ || !failure_.ok() || over_ || place_ == Place::outside; });
     if (!next_ && place_ == Place::outside) become_newcomer();  // taken in and out before this thread saw it
   }
   if (!next_) place_ = Place::outside;
   if (!failure_.ok()) throw Failure(failure_.error().code, failure_.error().message);
   return next_.has_value();
+}
+
+void Roster::tell_ready() {
+  transport_->tell(wire::Ready{layout_, std::max(member_->newest_known(), first_ ? first_->epoch : 0)});
 }
 
 /// Whoever comes back knows of no view that it could be in.

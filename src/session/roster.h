@@ -134,6 +134,7 @@ class Roster {
   wire::Join introduction() const;
   bool outside() const { return place_ != Place::inside; }  // guarded by mutex_
   void become_newcomer();                                   // guarded by mutex_
+  void tell_ready();                                        // guarded by mutex_
   void show();                                              // guarded by mutex_
 
   RosterOptions options_;

@@ -197,7 +197,7 @@ void Roster::on_view(const wire::ViewNotice& notice) {
     meet(notice.members);
   // A view without this worker, told to one that has asked to be taken in: its wish may have been of a plan that is
   // over.
-  if (place_ == Place::asking && view.value().rank_of(self()) < 0) transport_->tell(wire::Ready{layout_});
+  if (place_ == Place::asking && view.value().rank_of(self()) < 0) tell_ready();
 }
 
 /// Connections to newcomers stand before they are taken in.

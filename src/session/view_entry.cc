@@ -194,7 +194,7 @@ Result<ViewDriver::Settled> ViewDriver::await_resumption(collective::Group& grou
 }
 
 Error ViewDriver::too_late_for(std::uint64_t loop) const {
-  return {Code::mismatch, fmt::format("the job is in loop {} of the program, this worker in loop {} already", loop,
+  return {Code::mismatch, fmt::format("the job is in loop {} of the program, this worker is in loop {} already", loop,
                                       training_.job.loop)};
 }
 

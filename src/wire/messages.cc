@@ -33,7 +33,7 @@ void visit(Fields& f, Join& m) {
 }
 template <class Fields>
 void visit(Fields& f, Ready& m) {
-  f(m.layout, kMaxName);
+  f(m.layout, kMaxName), f(m.view);
 }
 template <class Fields>
 void visit(Fields& f, Shares& m) {

@@ -74,6 +74,7 @@ struct Join {
 /// worker -> coordinator: my loop begins (or I was detached): take me in.
 struct Ready {
   std::string layout;
+  std::uint64_t view = 0;  ///< the epoch of the newest view that I know of: I am in none up to that
 };
 
 /// member -> coordinator: my loop begins, and newcomers must share the same.
@@ -100,6 +101,7 @@ struct Adopted {
 struct Over {
   std::uint8_t outcome = static_cast<std::uint8_t>(Outcome::finished);
   std::string reason{};
+  bool operator==(const Over&) const = default;
 };
 
 /// coordinator -> worker, or peer -> peer: no, and why.

@@ -24,6 +24,7 @@ membership::Memory example() {
   memory.ended = {{1, 8}, {5, 0}};
   memory.invited = {{3, "b"}, {4, ""}};
   memory.hosts = {"", "a", "b"};
+  memory.said = wire::Over{2, "all is lost"};
   return memory;
 }
 
@@ -52,6 +53,7 @@ TEST(CoordinatorMemory, EveryPartOfItCounts) {
   EXPECT_FALSE(example() == other([](auto& memory) { memory.ended[1] = 9; }));
   EXPECT_FALSE(example() == other([](auto& memory) { memory.invited[3] = "a"; }));
   EXPECT_FALSE(example() == other([](auto& memory) { memory.hosts.erase("b"); }));
+  EXPECT_FALSE(example() == other([](auto& memory) { memory.said.reset(); }));
 }
 
 TEST(CoordinatorMemory, WhatIsNoneIsNothing) {

@@ -191,6 +191,18 @@ TEST_F(Checkpoints, WithoutAGoodOneNothingIsStarted) {
   }
 }
 
+TEST_F(Checkpoints, ThoseOfAnotherJobAreNotMixedWithNewOnes) {
+  make_checkpoints();
+  auto before = saved();
+  auto seen = start_training({"-n", "2", "--checkpoint", path("saved")}).wait();
+  EXPECT_NE(seen.status, 0);
+  EXPECT_EQ(lines_in(seen.err), 1u) << seen.err;
+  EXPECT_SAYS(seen.err, "--checkpoint " + path("saved") + ": there are checkpoints already, up to step ");
+  EXPECT_SAYS(seen.err, "go on from them with '--resume " + path("saved") + "'");
+  EXPECT_EQ(saved(), before);
+  EXPECT_TRUE(nothing_left());
+}
+
 TEST_F(Checkpoints, AnotherModelIsRefusedInOneLine) {
   make_checkpoints();
   auto seen = start_training({"-n", "2", "--resume", path("saved")}, {"weights=32"}).wait();

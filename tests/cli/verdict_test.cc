@@ -203,9 +203,10 @@ TEST_F(Verdict, AnAgentThatCameLaterDoesNotEndAJobWhoseCoordinatorDoesNotRun) {
 
 TEST_F(Verdict, AnotherJobsCheckpointIsNotUsed) {
   auto saved = path("saved");
-  auto first = run_workers({"-n", "1", "--checkpoint", saved, "--every", "10"}, {"train=40"});
+  auto first = run_workers({"-n", "1", "--checkpoint", path("first"), "--every", "10"}, {"train=40"});
   ASSERT_EQ(first.status, 0) << first.err;
   auto job = start_training(1, {"--checkpoint", saved, "--every", "1h"});
+  std::filesystem::rename(path("first"), saved);  // with the times at which they were written
   kill(worker_of("job", 0), SIGKILL);
   auto seen = job.wait();
   EXPECT_EQ(seen.status, 137) << seen.err;

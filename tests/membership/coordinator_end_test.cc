@@ -174,7 +174,63 @@ TEST_F(CoordinatorEnd, NoCheckpointIsNeededBeforeAllAgentsHaveCome) {
   EXPECT_TRUE(machine_->needs_checkpoint());
 }
 
+// ---- a job that begins again ----
+
+/// Workers 0 and 2 had gone on to views 2 and 3 while there was no coordinator. Worker 0 was left behind by the last.
+TEST_F(CoordinatorEnd, AJobBeginsAgainInAViewThatNobodyHasHeardOf) {
+  for (bool knows : {true, false}) {
+    make_running({.wanted = 1, .checkpoints = true});
+    say(kAgent, ended(0, knows ? 1 : 3));
+    ASSERT_TRUE(machine_->needs_checkpoint());
+    out_ = machine_->on_checkpoint(60);
+    join(1);
+    say(link_of(1), wire::Ready{"w[3]", knows ? 3U : 0U});
+    EXPECT_EQ(machine_->view().restarts, 1U);
+    EXPECT_EQ(machine_->view().epoch, 4U);
+    EXPECT_EQ(machine_->view().planned, 4U);
+  }
+}
+
+/// It had asked twice, and was taken in before the second wish came.
+TEST_F(CoordinatorEnd, AWishOfBeforeItWasTakenInDoesNotMakeAMemberANewcomer) {
+  make_running({.wanted = 1, .checkpoints = true});
+  say(kAgent, ended(0, 1));
+  out_ = machine_->on_checkpoint(60);
+  join_ready(1);
+  ASSERT_EQ(ids_of(machine_->view().members), (Ids{1}));
+  say(link_of(1), wire::Ready{"w[3]", 1});
+  out_ = machine_->on_time(10s);
+  EXPECT_FALSE(machine_->needs_checkpoint());
+  say(link_of(1), wire::Ready{"w[3]", 2});  // it has left that view
+  EXPECT_TRUE(machine_->needs_checkpoint());
+}
+
 // ---- who is told ----
+
+/// What some have heard, all hear, of any coordinator.
+TEST_F(CoordinatorEnd, WhatWasSaidOfTheEndStands) {
+  make({.wanted = 1, .checkpoints = true}, memory_of_two_hosts());
+  first_agent_tells_of_death(1, Outcome::stopped);
+  ASSERT_EQ(machine_->verdict(), Outcome::stopped);
+  make({.wanted = 1, .checkpoints = true}, machine_->memory());
+  join_ready(1);  // it would have gone on from a checkpoint
+  EXPECT_FALSE(machine_->needs_checkpoint());
+  EXPECT_EQ(machine_->verdict(), Outcome::stopped);
+  adopt(view_of(1, 2, {1}), 1);  // but it did go on
+  expect_goes_on();
+}
+
+TEST_F(CoordinatorEnd, AJobThatWillNotBeginDoesNotBeginWithASuccessorEither) {
+  make_with_agent({.wanted = 2});
+  for (std::uint64_t id : {0, 1}) say(kAgent, wire::Started{id, static_cast<int>(100 + id)});
+  end(0, false);
+  ASSERT_EQ(machine_->verdict(), Outcome::failed);
+  make({.wanted = 2}, machine_->memory());
+  agent_comes(kAgent, "");
+  ASSERT_EQ(sent<wire::Over>(kAgent).size(), 1U);
+  EXPECT_TRUE(has(sent<wire::Over>(kAgent)[0].reason, "worker 0 ended before the job began"));
+  EXPECT_TRUE(started().empty());
+}
 
 TEST_F(CoordinatorEnd, AnAgentThatComesAfterAStopIsToldToStop) {
   make({.wanted = 1}, memory_of_two_hosts());

@@ -237,7 +237,7 @@ TEST_F(CoordinatorTest, TheSurplusIsDetachedFromTheEnd) {
   EXPECT_EQ(resize(2).ok, 1);
   EXPECT_EQ(planned(), (Ids{0, 1}));
   EXPECT_EQ(workers_sent<wire::Plan>(), (Ids{0, 1, 2, 3}));
-  say(link_of(3), wire::Ready{"w[3]"});  // detached, and faster than the report
+  say(link_of(3), wire::Ready{"w[3]", 1});  // detached, and faster than the report
   adopt(view_of(1, 2, {0, 1}), 0);
   EXPECT_EQ(state().spare, 1U);
   EXPECT_EQ(state().wanted, 2U);

@@ -124,6 +124,17 @@ TEST(CheckpointWriter, KeepsSoMany) {
   EXPECT_EQ(names_in(dir.path()), (Names{"step-000000000004", "step-000000000005", "step-000000000006"}));
 }
 
+/// The writer may have left its job, and another worker was told to begin again from what was there then.
+TEST(CheckpointStorage, GivesTheNextOneIfTheOneWantedHasMadeRoom) {
+  TempFolder dir;
+  auto& disk = checkpoints_on_disk();
+  for (std::uint64_t step : {3, 5, 8}) write_checkpoint(dir.path(), position_at(step), {}).or_throw();
+  EXPECT_EQ(disk.read(dir.path(), 3).or_throw().position.step, 3U);
+  prune_checkpoints(dir.path(), 2);
+  EXPECT_EQ(disk.read(dir.path(), 3).or_throw().position.step, 5U);
+  EXPECT_EQ(disk.read(dir.path(), 9).error().code, Code::not_found);
+}
+
 TEST(CheckpointWriter, CopiesBeforeItReturns) {
   TempFolder dir;
   {

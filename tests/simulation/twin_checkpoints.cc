@@ -94,7 +94,7 @@ std::optional<std::uint64_t> CheckpointFolder::newest() const {
 }
 
 Result<Checkpoint> CheckpointFolder::read(std::uint64_t step) const {
-  auto at = all_.find(step);
+  auto at = all_.lower_bound(step);
   if (at == all_.end()) return Error{Code::not_found, fmt::format("there is no checkpoint of step {}", step)};
   return at->second;
 }
