@@ -21,8 +21,11 @@ void add_facts(const membership::Memory& own, membership::Memory& memory) {
   if (place(own.view) > place(memory.view)) memory.said = own.said, memory.view = own.view;
   memory.next_id = std::max(memory.next_id, own.next_id);
   memory.stopping = std::max(memory.stopping, own.stopping);
-  memory.outcomes.insert(own.outcomes.begin(), own.outcomes.end());
-  memory.ended.insert(own.ended.begin(), own.ended.end());
+  // What was known of the end of a worker's loop when its process had ended is the last word on it.
+  for (const auto& [id, outcome] : own.outcomes)
+    if (!memory.ended.contains(id)) memory.outcomes.emplace(id, outcome);
+  for (const auto& [id, view] : own.ended)
+    if (memory.ended.emplace(id, view).second && !own.outcomes.contains(id)) memory.outcomes.erase(id);
   memory.invited.insert(own.invited.begin(), own.invited.end());
   std::erase_if(memory.invited, [&](const auto& entry) { return memory.ended.contains(entry.first); });
   memory.hosts.insert(own.hosts.begin(), own.hosts.end());

@@ -207,6 +207,8 @@ class Coordinator {
   bool may_be_member(std::uint64_t id) const;
   bool is_disowned(const Worker& worker) const;
   bool may_know_more() const;
+  bool may_decide(const Worker& worker) const;
+  std::uint64_t trained_in() const;
   bool may_all_be_gone() const;
   void look_for_the_end();
   void hear_view(std::uint64_t id, const wire::ViewNotice& notice);
@@ -232,6 +234,8 @@ class Coordinator {
   /// Its loop has ended, by its own word. A process that ends with status 0 in the middle of it has not said so.
   static bool has_parted(const Worker& worker) { return worker.goodbye || worker.outcome != Outcome::running; }
   bool has_ended(const Worker& worker) const;
+  /// What it left in writing is known.
+  static bool has_note(const Worker& worker) { return worker.ended && worker.last_view > 0; }
   static bool is_there(const Worker& worker) { return worker.link && !worker.ended; }
   enum class End { bad, good, taken };
   void count(Worker& worker, End end);

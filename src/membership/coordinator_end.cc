@@ -80,8 +80,24 @@ bool Coordinator::may_know_more() const {
 }
 
 bool Coordinator::all_gone() const {
-  return formed() && !may_know_more() &&
-         std::ranges::none_of(workers_, [&](const auto& entry) { return may_be_member(entry.first); });
+  bool decided = any_member(Outcome::finished) || any_member(Outcome::stopped);
+  return formed() && !may_know_more() && std::ranges::none_of(workers_, [&](const auto& entry) {
+           return may_be_member(entry.first) || (!decided && may_decide(entry.second));
+         });
+}
+
+/// The newest view in which somebody has reported a step.
+std::uint64_t Coordinator::trained_in() const {
+  auto newest = former_.trained_in();
+  for (const auto& [id, worker] : workers_) newest = std::max(newest, worker.trained_in);
+  return newest;
+}
+
+/// Its loop is finished, perhaps the program's last, but not its session: it will say whether it goes on, or its agent
+/// how it ended.
+bool Coordinator::may_decide(const Worker& worker) const {
+  if (worker.outcome != Outcome::finished || worker.goodbye || has_ended(worker) || is_disowned(worker)) return false;
+  return std::max(worker.last_view, worker.view) >= trained_in();
 }
 
 /// Somebody who is there may have become a member of a view that is not known here, and will say so.
@@ -134,12 +150,10 @@ void Coordinator::tell_over() {
 bool Coordinator::anybody_finished() const {
   if (any_member(Outcome::stopped)) return false;  // in the program's last loop, where all say the same
   if (any_member(Outcome::finished)) return true;
-  auto trained_in = former_.trained_in();
-  for (const auto& [id, worker] : workers_) trained_in = std::max(trained_in, worker.trained_in);
+  auto newest = trained_in();
   return std::ranges::any_of(workers_, [&](const auto& entry) {
     const auto& worker = entry.second;
-    return worker.outcome == Outcome::finished &&
-           (!worker.ended || std::max(worker.last_view, worker.view) >= trained_in);
+    return worker.outcome == Outcome::finished && (!worker.ended || std::max(worker.last_view, worker.view) >= newest);
   });
 }
 

@@ -16,6 +16,13 @@ namespace pliant::membership {
 /// A connection's number, as the caller counts them, from 1.
 using Link = std::uint64_t;
 
+/// Whether a worker is to go.
+enum class Going {
+  no,
+  replaced,  // by another one, as soon as there is one
+  surplus,   // it has waited for long enough
+};
+
 struct WorkerFile {
   Link link = 0;  // 0: not connected
   wire::Member self;
@@ -36,11 +43,10 @@ struct WorkerFile {
   Outcome outcome = Outcome::running;  // of its loop, by its own word
   std::string words;                   // how its process ended
   bool ended = false;
-  bool counted = false;      // its end has had its consequences
-  bool left = false;         // it ended in good order, and wanted is still to be lowered
-  bool told = false;         // that the job is over, or that it is not needed any more
-  bool replace = false;      // by another one, as soon as there is one
-  bool surplus = false;      // it has waited for long enough, and may go
+  bool counted = false;  // its end has had its consequences
+  bool left = false;     // it ended in good order, and wanted is still to be lowered
+  bool told = false;     // that the job is over, or that it is not needed any more
+  Going going = Going::no;
   Nanos since{0};            // when it was asked for
   Nanos unreached_until{0};  // a member could not reach it: until then the job grows without it
 };

@@ -28,7 +28,7 @@ std::vector<std::uint64_t> Coordinator::waiting() const {
   for (bool served : {true, false})
     for (const auto& [id, worker] : workers_)
       if (worker.served == served && worker.link && worker.ready && !worker.ended && !worker.goodbye &&
-          !worker.replace && !worker.surplus && worker.unreached_until <= now_ && !in_view(id))
+          worker.going == Going::no && worker.unreached_until <= now_ && !in_view(id))
         ids.push_back(id);
   return ids;
 }
@@ -36,7 +36,7 @@ std::vector<std::uint64_t> Coordinator::waiting() const {
 /// Who is there stays, as far as so many are wanted. Of those who are to be replaced, only as many as nobody can
 /// replace.
 std::vector<wire::Member> Coordinator::target() const {
-  auto slow = [&](const wire::Member& member) { return workers_.at(member.id).replace; };
+  auto slow = [&](const wire::Member& member) { return workers_.at(member.id).going == Going::replaced; };
   auto newcomers = waiting();
   auto keep = view_.members.size() - static_cast<std::size_t>(std::ranges::count_if(view_.members, slow));
   keep = std::min<std::size_t>(keep, wanted_);
@@ -112,7 +112,7 @@ void Coordinator::on(Link link, const wire::Replace& replace) {
     if (answer) send(link, wire::Answer{0, fmt::format("worker {} is not training", replace.id)});
     return;
   }
-  workers_.at(replace.id).replace = true;
+  workers_.at(replace.id).going = Going::replaced;
   if (answer) send(link, wire::Answer{1, fmt::format("worker {} goes as soon as another one is ready", replace.id)});
 }
 

@@ -35,7 +35,7 @@ void Coordinator::on(Link link, const wire::Bye& bye) {
 
 void Coordinator::on(Link link, const wire::LoopEnded& ended) {
   auto id = worker_at(link);
-  if (!id) return;
+  if (!id || has_note(workers_[*id])) return;
   workers_[*id].outcome = wire::outcome_in(ended.outcome);
 }
 
@@ -51,7 +51,8 @@ Letters Coordinator::on_closed(Link link) {
   return act();
 }
 
-/// What it left in writing, if it did, is newer than any message: one may have been lost with another coordinator.
+/// What it left in writing, if it did, is newer than any message: one may have been lost with another coordinator, or
+/// come late.
 void Coordinator::read_note(Worker& worker, Outcome outcome, std::uint64_t view) {
   if (outcome != Outcome::running || view) worker.outcome = outcome;
   worker.last_view = std::max(worker.last_view, view);
@@ -100,9 +101,9 @@ void Coordinator::on(Link link, const wire::Ended& ended) {
 
 void Coordinator::count(Worker& worker, End end) {
   if (std::exchange(worker.counted, true) || !formed() || over()) return;
-  if (end == End::taken || lacks_slots(worker.host) || worker.surplus) return;
+  if (end == End::taken || lacks_slots(worker.host) || worker.going == Going::surplus) return;
   bool in_order = worker.served && has_parted(worker) && worker.outcome != Outcome::failed;
-  if (in_order && worker.replace) return cool_down(worker, true);
+  if (in_order && worker.going == Going::replaced) return cool_down(worker, true);
   if (in_order) {
     worker.left = true;
     return;
@@ -125,7 +126,7 @@ void Coordinator::cool_down(const Worker& worker, bool replaced) {
 /// Whoever was replaced, or waits for nothing, is not needed any more.
 void Coordinator::let_go() {
   for (auto& [id, worker] : workers_)
-    if ((worker.replace || worker.surplus) && !in_view(id) && is_there(worker) && !std::exchange(worker.told, true))
+    if (worker.going != Going::no && !in_view(id) && is_there(worker) && !std::exchange(worker.told, true))
       send(worker.link, wire::Over{});
 }
 
@@ -136,7 +137,7 @@ void Coordinator::dismiss_idle() {
   if (!formed() || plan_ || idle.size() <= needed) return idle_since_.reset();
   if (!idle_since_) idle_since_ = now_;
   if (!settled_ && now_ - *idle_since_ < options_.warm) return;
-  for (std::size_t i = needed; i < idle.size(); ++i) workers_.at(idle[i]).surplus = true;
+  for (std::size_t i = needed; i < idle.size(); ++i) workers_.at(idle[i]).going = Going::surplus;
 }
 
 void Coordinator::lower_wanted() {
@@ -244,7 +245,7 @@ std::pair<const std::string, Coordinator::Agent>* Coordinator::agent_with_room()
     auto slots = std::int64_t{agent.slots} - static_cast<std::int64_t>(agent.cooling.size());
     if (!agent.link || !agent.complete || workers_on(host) >= slots) continue;
     bool slow = std::ranges::any_of(workers_, [&](const auto& known) {
-      return known.second.host == host && known.second.replace && !known.second.ended;
+      return known.second.host == host && known.second.going == Going::replaced && !known.second.ended;
     });
     auto order = std::tuple(slow, agent.order);
     if (best && least <= order) continue;
@@ -326,7 +327,7 @@ void Coordinator::start_workers() {
       if (worker.ended && (!worker.counted || (worker.left && !begins_again))) return;
       bool gone = worker.ended || lost_with_host(worker) ||
                   (worker.goodbye && (begins_again || worker.outcome == Outcome::failed));
-      there -= worker.replace || (gone && (begins_again || !in_view(id)));
+      there -= worker.going == Going::replaced || (gone && (begins_again || !in_view(id)));
     }
   }
   auto wanted = std::int64_t{wanted_} + (formed() ? options_.spare : 0) + std::min(restarts_, 0);

@@ -11,6 +11,9 @@ Faults::Faults(World& world, Checker& checker, Rng& dice, int count)
   world_.may_die = [this](const Process& process) { return may_die(process); };
   world_.reached = [this](Process& process) { fire(process); };
   world_.switches = [this](Process& process) { switches(process); };
+  world_.dies_after_telling = [this](Process& process, const wire::ViewNotice& view) {
+    return dies_after_telling(process, view);
+  };
   world_.fences = [this](const Process& process) { fences(process); };
   world_.publishes = [this](Process& process, const Word& word) { publishes(process, word); };
 }
@@ -231,6 +234,19 @@ void Faults::lose_after(const Process& process, const Word& word) {
   world_.scheduler().after(Nanos(0), [this, id = process.id()] {
     if (auto* victim = world_.worker(id); victim && may_die(*victim)) world_.kill(*victim);
   });
+}
+
+bool Faults::dies_after_telling(const Process& process, const wire::ViewNotice& view) {
+  if (!views_dice_ || faults_left_ < 0 || !views_dice_->chance(4) || !may_die(process)) return false;
+  auto holders = checker_.holders();
+  bool any_other = std::ranges::any_of(view.members, [&](const wire::Member& member) {
+    return member.id != process.id() && holders.contains(member.id) && !world_.worker(member.id)->notified();
+  });
+  if (!any_other) return false;
+  world_.scheduler().after(Nanos(0), [this, id = process.id()] {
+    if (auto* victim = world_.worker(id)) world_.kill(*victim);
+  });
+  return true;
 }
 
 void Faults::fences(const Process& first) {

@@ -26,6 +26,8 @@ class Faults {
 
   /// All workers die, a few times.
   void lose_everybody(const Rng& dice, int times);
+  /// Now and then a worker dies that has told one of the others, and no more, that a view is in force.
+  void lose_after_views(const Rng& dice) { views_dice_ = dice; }
   /// Whoever has the state may die once there is a checkpoint.
   void spare_nobody() { spares_nobody_ = true; }
 
@@ -69,6 +71,7 @@ class Faults {
   void publishes(Process& process, const Word& word);
   void fences(const Process& first);
   void lose_after(const Process& process, const Word& word);
+  bool dies_after_telling(const Process& process, const wire::ViewNotice& view);
   Fault any_fault();
   void fire(Process& process);
   void strike(Fault fault, Process& process);
@@ -79,7 +82,7 @@ class Faults {
   const int hosts_;
   int faults_left_ = 0;
   std::vector<Aimed> aimed_;
-  std::optional<Rng> reductions_dice_, losses_dice_;
+  std::optional<Rng> reductions_dice_, losses_dice_, views_dice_;
   bool spares_nobody_ = false, lost_everybody_ = false;
   int losses_after_reductions_ = 0;
   std::optional<StepState> late_in_;            // the next worker in that state is held up

@@ -71,6 +71,7 @@ class Job {
         faults_(world_, checker_, dice_, setting_.faults),
         growth_(world_, checker_) {
     if (setting_.script.kind == Script::Kind::in_flight) faults_.lose_after_reductions(Rng(combine(options.seed, 3)));
+    faults_.lose_after_views(Rng(combine(options.seed, 6)));
     if (setting_.times_everybody) faults_.lose_everybody(Rng(combine(options.seed, 5)), setting_.times_everybody);
     if (setting_.spares_nobody) faults_.spare_nobody();
     world_.checkpoints().published = [this](const auto& checkpoint) { checker_.named(checkpoint); };

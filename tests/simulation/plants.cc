@@ -32,7 +32,7 @@ constexpr Plant kPlants[] = {
     {"never-fenced", "a promise is given without fencing the view"},
     {"proof-for-all-views", "a proof of death counts for views before the one in which the dead acted last"},
     {"suspicion-is-proof", "a connection that is lost proves a death"},
-    {"stored-ignored", "a candidate forgets what others have stored"},
+    {"stored-ignored", "a candidate forgets what others have stored", Script::Kind::measures},
     {"minority-decides", "a minority that lost the others goes on"},
     {"fallen-keeps-state", "a worker that was left behind comes back with the state that it had"},
     {"in-flight-switch", "a view changes by plan while reductions are in flight", Script::Kind::in_flight},

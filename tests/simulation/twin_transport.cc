@@ -156,7 +156,9 @@ void TwinTransport::send(std::vector<std::uint64_t> ids, wire::Message message) 
   if (std::holds_alternative<wire::Stored>(message)) process_.world().switches(process_);
   for (auto id : ids) {
     auto& link = links_[id];
-    if (id == self_.id || link.lost) continue;
+    if (id == self_.id || link.lost || dying_) continue;
+    if (const auto* news = std::get_if<wire::InForce>(&message))
+      dying_ = process_.world().dies_after_telling(process_, news->view);
     link.outbox.emplace_back(message);
     flush(link);
   }

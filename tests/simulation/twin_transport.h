@@ -113,6 +113,7 @@ class TwinTransport final : public session::Transport {
   std::uint64_t coordinator_ = 0;                                                  // the connection to it; 0: none
   Nanos no_coordinator_since_{0};
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
+  bool dying_ = false;  // it says nothing more
 };
 
 }  // namespace pliant::sim

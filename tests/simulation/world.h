@@ -70,6 +70,9 @@ class World {
   std::function<void(Process& process)> reached = [](Process&) {};
   /// Called when a worker has stored a view, which it says to others next.
   std::function<void(Process& process)> switches = [](Process&) {};
+  /// Called when a worker tells another one that a view is in force; true: that is its last word.
+  std::function<bool(Process& process, const wire::ViewNotice& view)> dies_after_telling =
+      [](Process&, const wire::ViewNotice&) { return false; };
   /// Called when a worker has ended a view.
   std::function<void(const Process& process)> fences = [](const Process&) {};
   /// Called when a worker publishes a word.
