@@ -369,9 +369,17 @@ TEST_F(Hosts, ADeathIsCountedOnceWhoeverTellsOfIt) {
   ASSERT_TRUE(view_becomes("far", {0, 1, 2, 3})) << job.err();
   ASSERT_TRUE(trains_on("far", 5));
   auto restarts = [&] { return read_json("far", "coordinator.json").value("restarts", 9); };
-  kill(worker_of("far", members_on("b").at(0)), SIGKILL);
+  auto dead = members_on("b").at(0);
+  kill(worker_of("far", dead), SIGKILL);
   ASSERT_TRUE(eventually([&] { return members_on("b").size() == 1; })) << job.err();  // nobody takes its place
   ASSERT_TRUE(eventually([&] { return restarts() == -1; }));
+  auto was_heard = [&] {  // the agent has noted that
+    auto record = read_json("far+b");
+    for (const auto& worker : record["workers"])
+      if (worker["id"] == dead) return worker["told"].get<bool>();
+    return false;
+  };
+  ASSERT_TRUE(eventually(was_heard));
   auto coordinator = coordinator_of("far");
   auto agent = agent_of("b");
   kill(agent, SIGKILL);

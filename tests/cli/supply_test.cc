@@ -49,7 +49,7 @@ TEST_F(Supply, ASpareTakesThePlaceOfTheDead) {
   kill(worker_of("night", 1), SIGKILL);
   EXPECT_TRUE(view_becomes("night", {0, 2})) << job.err();
   ASSERT_TRUE(trains_on("night", 5)) << job.err();
-  EXPECT_EQ(wait_for_workers("night", 4).size(), 4U) << "and there is another spare";
+  EXPECT_TRUE(eventually([&] { return worker_of("night", 3) > 0; })) << "and there is another spare";
   EXPECT_EQ(finish(job).status, 0);
   EXPECT_SAYS(verdict(), "OK: ");
 }
