@@ -126,6 +126,7 @@ class SharedGroup final : public Group, private ViewEvents {
                                                 Region::Input input) override {
     auto made = make_region(name, bytes, 2, input);
     if (!made.ok()) return made.error();
+    made.value()->count_among(registered_);
     return std::shared_ptr<Region>(std::move(made).value());
   }
   int rank() const override { return team_.rank; }
@@ -149,6 +150,7 @@ class SharedGroup final : public Group, private ViewEvents {
   }
 
  private:
+  const SharedRegion::Tally registered_ = std::make_shared<std::atomic<std::size_t>>(0);
   using RegionKey = std::pair<std::string, std::uint32_t>;  // its name, and which one of that name
   struct Parked {
     int rank;

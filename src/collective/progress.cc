@@ -10,7 +10,7 @@
 namespace pliant::collective {
 namespace {
 
-// Results are written past the caches if they, or the region that they are a part of, are larger than caches are.
+// Results are written past the caches if they, or all memory that is registered, are larger than caches are.
 constexpr std::size_t kStreamFrom = 4 << 20;
 constexpr std::size_t kStreamRegion = 32 << 20;
 constexpr std::size_t kAbortEvery = 1 << 20;  // bytes between two looks at the fence
@@ -117,7 +117,8 @@ Engine::Moved Engine::advance_registered(Work& work) {
     auto bytes = channel.own->shape.count * size_of(channel.own->shape.dtype);
     bool given_alone = bridge_ && neighbours_.size() == 1;  // then it crosses as it is
     if (!given_alone && (team_.size() > 1 || work.measure_ != Measure::nothing || channel.own->shape.op == Op::product))
-      reduce_pieces(work, channel.pieces, 0, result, bytes >= kStreamFrom || work.region_->bytes() >= kStreamRegion);
+      reduce_pieces(work, channel.pieces, 0, result,
+                    bytes >= kStreamFrom || work.region_->bytes_in_all() >= kStreamRegion);
     if (fenced()) return Moved::no;  // perhaps in the middle of a piece
     if (bridge_)
       begin_crossing(work, 0, channel.own->shape.offset, channel.own->shape.offset + bytes, result);

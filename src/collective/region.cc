@@ -53,6 +53,15 @@ Result<std::shared_ptr<SharedRegion>> SharedRegion::create(std::string name, std
   return region;
 }
 
+SharedRegion::~SharedRegion() {
+  if (all_) all_->fetch_sub(bytes_, std::memory_order_relaxed);
+}
+
+void SharedRegion::count_among(Tally all) {
+  all_ = std::move(all);
+  all_->fetch_add(bytes_, std::memory_order_relaxed);
+}
+
 Status SharedRegion::take_input(const Input& input) {
   auto before = std::dynamic_pointer_cast<Segment>(input);
   if (before && before->segment.memory.size() == bytes_) {

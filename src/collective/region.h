@@ -55,9 +55,15 @@ class SharedRegion final : public Region {
                                                       int results, const Input& input = nullptr, int sharers = 0);
   SharedRegion(const SharedRegion&) = delete;
   SharedRegion& operator=(const SharedRegion&) = delete;
+  ~SharedRegion() override;
 
   const std::string& name() const { return name_; }
   std::size_t bytes() const override { return bytes_; }
+  /// Adds its bytes to those of all regions of a group, as long as it lives.
+  using Tally = std::shared_ptr<std::atomic<std::size_t>>;
+  void count_among(Tally all);
+  /// Of all regions that it is counted among: what a loop over them touches.
+  std::size_t bytes_in_all() const { return all_ ? all_->load(std::memory_order_relaxed) : bytes_; }
   const Stripes& stripes() const { return stripes_; }
   int results() const { return results_; }
 
@@ -100,6 +106,7 @@ class SharedRegion final : public Region {
   std::vector<net::Mapping> peers_;
   std::vector<net::Mapping> results_at_;
   std::atomic<int> missing_{0};
+  Tally all_;
 };
 
 }  // namespace pliant::collective

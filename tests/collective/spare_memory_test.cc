@@ -5,12 +5,14 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <barrier>
 #include <filesystem>
 #include <string>
 #include <thread>
 
 #include "base/system.h"
+#include "collective/region.h"
 #include "collective/team.h"
 #include "net/shared_memory.h"
 
@@ -23,6 +25,22 @@ std::size_t size_of_file(int fd) {
   struct stat info {};
   fstat(fd, &info);
   return static_cast<std::size_t>(info.st_size);
+}
+
+/// Many small regions are as much for the caches as one large one.
+TEST(Regions, AreCountedTogetherAsLongAsTheyLive) {
+  auto all = std::make_shared<std::atomic<std::size_t>>(0);
+  auto make = [&](std::size_t bytes) {
+    auto region = SharedRegion::create("test", bytes, 1, 0, 2).or_throw();
+    region->count_among(all);
+    return region;
+  };
+  auto first = make(kMiB);
+  EXPECT_EQ(first->bytes_in_all(), kMiB);
+  auto second = make(3 * kMiB);
+  EXPECT_EQ(first->bytes_in_all(), 4 * kMiB);
+  second.reset();
+  EXPECT_EQ(first->bytes_in_all(), kMiB);
 }
 
 TEST(SpareMemory, ServesOnce) {
