@@ -30,7 +30,8 @@ std::string usable(const std::string& flag, const std::string& dir) {
   return path;
 }
 
-/// Those of another job would be taken for this one's by whoever goes on from there, and keep this one's out.
+/// Refuses a folder with checkpoints of another job: pruning would keep those of the later steps and remove this job's,
+/// and a later --resume would begin with them.
 void check_empty(const std::string& dir) {
   auto steps = session::steps_in(dir);
   if (steps.empty()) return;

@@ -17,8 +17,12 @@ constexpr std::uint64_t kNumbersAhead = 64;
 void add_facts(const membership::Memory& own, membership::Memory& memory) {
   auto place = [](const membership::View& view) { return std::pair(view.epoch, view.term); };
   if (own.view.restarts != memory.view.restarts || memory.view.members.empty()) return;
-  if (!memory.said && place(own.view) >= place(memory.view)) memory.said = own.said;
-  if (place(own.view) > place(memory.view)) memory.said = own.said, memory.view = own.view;
+  if (place(own.view) > place(memory.view)) {
+    memory.view = own.view;
+    memory.said = own.said;  // what was said of an end before that view is taken back by it
+  } else if (!memory.said && place(own.view) == place(memory.view)) {
+    memory.said = own.said;
+  }
   memory.next_id = std::max(memory.next_id, own.next_id);
   memory.stopping = std::max(memory.stopping, own.stopping);
   // What was known of the end of a worker's loop when its process had ended is the last word on it.

@@ -34,8 +34,10 @@
 //              newer that in which somebody died                          one is out; the others are waited for
 //   over       a newer view with living members          claiming   it was not over
 //
-// How a job ended: finished, if a member of the last view said that its loop is finished; else stopped, if somebody
-// asked for that or a member said that all of them were told to leave; else failed, however its workers ended.
+// How a job ended: finished, if a member of the last view said that its loop is finished, and was not killed before its
+// session ended (session::WorkerNote::last_word); else stopped, if somebody asked for that or a member said that all of
+// them were told to leave; else failed, however its workers ended. What was said once stands, for successors too
+// (Memory::said), until a newer view with living members is reported.
 // A job has lost its state if it would fail; or if it would be stopped although nobody asked for that and somebody
 // waits to be taken in. All of its members are known to have ended then, by their own word or by a kernel's: whoever is
 // merely out of reach is waited for.
