@@ -9,7 +9,6 @@
 #include <filesystem>
 #include <utility>
 
-#include "agent/deaths.h"
 #include "apps/pliant/agent.h"
 #include "apps/pliant/job_records.h"
 #include "apps/pliant/status_file.h"
@@ -36,7 +35,7 @@ Head::Head(const RunOptions& options, JobRecord record, JobDir dir, std::vector<
       console_(STDOUT_FILENO, STDERR_FILENO),
       reporter_(console_, options_.status, job_.path()),
       supply_(loop_, job_.get(), job_.path(), events_, supply_events()),
-      word_(job_.get().plan.wanted),
+      lead_(job_.get().plan.wanted),
       news_(job_.get().plan.supply.price) {}
 
 Head::~Head() {
@@ -54,12 +53,12 @@ int Head::run() {
   loop_.run();
   discovery_.reset();
   console_.erase();
-  events_.note("over", std::string(name_of(verdict_.outcome())));
-  reporter_.finish(record().name, verdict_.outcome(), snapshot());
+  events_.note("over", std::string(name_of(lead_.verdict().outcome())));
+  reporter_.finish(record().name, lead_.verdict().outcome(), snapshot());
   reporter_.present(news_.account().words(seconds(clock_.now())), events_);
   console_.flush();
   sweep_parts();
-  return verdict_.exit_status();
+  return lead_.verdict().exit_status();
 }
 
 /// A host that was lost shortly before the end has left its part of the job; of hosts that are this machine it is here.
@@ -97,7 +96,7 @@ void Head::keep_coordinator() {
     wire::AgentHello watching{record().name, "", 0};
     keeper_->send(watching);
     keeper_->send(watching);  // that is all
-    stop_.tell_again();
+    lead_.wish().tell_again();
   };
   events.on_message = [this](const wire::Message& message) { on_message(message); };
   events.on_hopeless = [this](const Error& error) { on_hopeless(error); };
@@ -124,42 +123,35 @@ void Head::on_place(const std::string& address) {
 
 void Head::on_message(const wire::Message& message) {
   if (const auto* state = std::get_if<wire::JobState>(&message)) {
-    auto news = word_.on_state(*state);
-    news_.on_state(clock_.now(), *state);
-    if (news == agent::StateNews::again) say(agent::restart_line(state->view));
-    if (news != agent::StateNews::nothing && word_.is_over() && phase_ == Phase::ending) {
-      word_.take_back_over();
-      countdown_.call_off_end();
-      phase_ = Phase::running;
-    }
-    ask_supply();
+    on_state(*state);
   } else if (const auto* progress = std::get_if<wire::Progress>(&message)) {
     news_.on_progress(clock_.now(), *progress);
   } else if (const auto* over = std::get_if<wire::Over>(&message)) {
-    on_over(*over);
+    if (lead_.on_over(*over)) finish_soon();
   } else if (const auto* stop = std::get_if<wire::Stop>(&message)) {
-    on_stop(*stop);
+    if (lead_.heeds(*stop)) stop_job(SIGTERM, wire::stopping_in(*stop));
   } else if (const auto* refusal = std::get_if<wire::Refusal>(&message)) {
     log::warn("the coordinator refuses this agent: {}", printable(refusal->reason));
   }
 }
 
-void Head::on_over(const wire::Over& over) {
-  word_.on_over(over);
-  if (wire::outcome_in(over.outcome) == Outcome::failed && phase_ == Phase::running)
-    failure_ = over.reason.empty() ? "no worker has finished it" : word_.reason();
-  if (phase_ == Phase::running) finish_soon();
+void Head::on_state(const wire::JobState& state) {
+  bool ended = !lead_.running();
+  auto news = lead_.on_state(state);
+  news_.on_state(clock_.now(), state);
+  if (news == agent::StateNews::again) say(agent::restart_line(state.view));
+  if (ended && lead_.running()) countdown_.call_off_end();
+  ask_supply();
 }
 
 void Head::on_hopeless(const Error& error) {
-  failure_ = error.message;
-  if (phase_ == Phase::running) finish_soon();
+  lead_.set_failure(error.message);
+  if (lead_.end()) finish_soon();
   signal_all(SIGTERM);
 }
 
 /// The agents hear of the end as well, and go when their workers have gone.
 void Head::finish_soon() {
-  phase_ = Phase::ending;
   for (auto& host : hosts_) host.hurry(clock_.now());  // an agent that was killed has workers, perhaps
   supply_.ask_for_none();
   countdown_.end_at(clock_.now() + options_.grace + kMargin);
@@ -168,30 +160,21 @@ void Head::finish_soon() {
 // ---- signals ----
 
 void Head::on_signal(int number) {
-  bool at_once = number == SIGQUIT || phase_ == Phase::stopping;
+  bool at_once = number == SIGQUIT || lead_.phase() == Phase::stopping;
   stop_job(number, at_once ? wire::Stopping::at_once : wire::Stopping::in_order);
 }
 
-/// Somebody else has asked for it, perhaps of an earlier launcher; or it is this one's own word.
-void Head::on_stop(const wire::Stop& stop) {
-  auto how = wire::stopping_in(stop);
-  if (phase_ != Phase::ending && how > stop_.asked()) stop_job(SIGTERM, how);
-}
-
 void Head::stop_job(int number, wire::Stopping how) {
-  if (phase_ == Phase::running) {
-    verdict_.interrupt(number);
+  if (lead_.stop(number))
     say(fmt::format("pliant: stopping job '{}'{}\n", record().name,
                     number == SIGINT ? " (Ctrl-C again kills its workers at once)" : ""));
-  }
-  phase_ = Phase::stopping;
   for (auto& host : hosts_) host.hurry(clock_.now());  // an agent that was killed has workers, perhaps
   stop_all(how);
 }
 
 void Head::stop_all(wire::Stopping how) {
   supply_.ask_for_none();
-  stop_.ask(how);
+  lead_.wish().ask(how);
   auto end = clock_.now() + (how == wire::Stopping::at_once ? Nanos(0) : Nanos(options_.grace)) + kMargin;
   countdown_.end_at(end);
   countdown_.leave_at(end + kMargin);
@@ -211,7 +194,7 @@ void Head::tick() {
   supply_.poll(console_);
   ask_supply();
   console_.flush();
-  if (auto stop = stop_.untold(); stop && keeper_->send(*stop)) stop_.told();
+  if (auto stop = lead_.wish().untold(); stop && keeper_->send(*stop)) lead_.wish().told();
   if (countdown_.end_due(now)) {
     for (auto& host : hosts_) host.call_off();
     signal_all(countdown_.told() ? SIGKILL : SIGTERM);
@@ -219,24 +202,13 @@ void Head::tick() {
     countdown_.end_at(now + kBetweenKills);
   }
   reporter_.update(now, snapshot());
-  if (phase_ == Phase::running || !all_gone() || (!output_copied() && !countdown_.leave_due(now))) return;
-  if (!gone_since_) gone_since_ = now;
-  // It may have been done before it was told to stop.
-  if (word_.has_begun() && !word_.is_over() && now < *gone_since_ + agent::Deaths::kLastWord) return;
-  if (std::exchange(concluded_, true)) return;
-  conclude();
+  if (lead_.running() || !all_gone() || (!output_copied() && !countdown_.leave_due(now))) return;
+  if (!lead_.may_conclude(now) || !lead_.conclude()) return;
+  if (lead_.verdict().outcome() == Outcome::failed)
+    say(fmt::format("pliant: job '{}' failed: {}\n", record().name, lead_.failure()));
   supply_.end();
   keeper_->end();
   keeper_->forget([this] { loop_.stop(); });
-}
-
-/// An agent that could not be told that the job is finished does not make it fail.
-void Head::conclude() {
-  auto said = word_.outcome_or(Outcome::failed);
-  if (said == Outcome::finished) return verdict_.finish();
-  if (verdict_.interrupted() || said == Outcome::stopped) return verdict_.stop();
-  say(fmt::format("pliant: job '{}' failed: {}\n", record().name, failure_));
-  verdict_.fail(std::max(verdict_.exit_status(), 1));
 }
 
 // ---- the supply ----
@@ -249,8 +221,8 @@ HostSupplyEvents Head::supply_events() {
 }
 
 void Head::ask_supply() {
-  if (phase_ == Phase::running)
-    supply_.ask_for(word_.state().wanted + record().plan.spare, word_.has_begun(), clock_.now());
+  if (lead_.running())
+    supply_.ask_for(lead_.word().state().wanted + record().plan.spare, lead_.word().has_begun(), clock_.now());
 }
 
 // ---- what it looks like ----
@@ -265,16 +237,17 @@ bool Head::output_copied() {
 
 Snapshot Head::snapshot() const {
   Snapshot now;
-  const auto& state = word_.state();
-  bool formed = word_.has_begun();
-  now.phase = phase_ == Phase::stopping ? "stopping"
-              : phase_ == Phase::ending ? "ending"
-              : formed                  ? "running"
-                                        : "starting";
+  const auto& state = lead_.word().state();
+  bool formed = lead_.word().has_begun();
+  auto phase = lead_.phase();
+  now.phase = phase == Phase::stopping ? "stopping"
+              : phase == Phase::ending ? "ending"
+              : formed                 ? "running"
+                                       : "starting";
   now.alive = static_cast<int>(formed ? state.view.members.size() : state.spare);
   now.elapsed = clock_.now() - started_;
   now.at = unix_seconds();
-  news_.describe(now, word_, clock_.now(), phase_ == Phase::running);
+  news_.describe(now, lead_.word(), clock_.now(), lead_.running());
   return now;
 }
 

@@ -30,9 +30,7 @@
 
 #include "agent/countdown.h"
 #include "agent/event_log.h"
-#include "agent/job_word.h"
-#include "agent/stop_wish.h"
-#include "agent/verdict.h"
+#include "agent/lead.h"
 #include "apps/pliant/console.h"
 #include "apps/pliant/coordinator_keeper.h"
 #include "apps/pliant/discovery.h"
@@ -62,19 +60,17 @@ class Head {
   int run();
 
  private:
-  enum class Phase { running, ending, stopping };
+  using Phase = agent::Lead::Phase;
   Status start();
   void keep_coordinator();
   void on_place(const std::string& address);
   void on_message(const wire::Message& message);
-  void on_over(const wire::Over& over);
+  void on_state(const wire::JobState& state);
   void on_signal(int number);
-  void on_stop(const wire::Stop& stop);
   void stop_job(int number, wire::Stopping how);
   void on_hopeless(const Error& error);
   void tick();
   void finish_soon();
-  void conclude();
   void sweep_parts();
 
   // head_hosts.cc: the hosts.
@@ -118,16 +114,9 @@ class Head {
   std::optional<Discovery> discovery_;
   agent::EventLog events_;
   HostSupply supply_;
-  agent::JobWord word_;
-  JobNews news_;
-
-  Phase phase_ = Phase::running;
-  agent::StopWish stop_;        // for the agents
+  agent::Lead lead_;
   agent::Countdown countdown_;  // of what leads to the hosts
-  std::string failure_;
-  std::optional<Nanos> gone_since_;  // all that leads to the hosts
-  bool concluded_ = false;
-  agent::Verdict verdict_;
+  JobNews news_;
 };
 
 }  // namespace pliant::cli

@@ -63,8 +63,8 @@ void Head::lead_to(LedHost& host) {
   auto spawn = way_to(host);
   auto process = spawn.ok() ? WatchedProcess::spawn(spawn.value()) : Result<WatchedProcess>(spawn.error());
   if (!process.ok()) {
-    failure_ = process.error().message;
-    say(fmt::format("pliant: host {}: {}\n", host.name(), failure_));
+    lead_.set_failure(process.error().message);
+    say(fmt::format("pliant: host {}: {}\n", host.name(), lead_.failure()));
     return give_up_on(host);
   }
   host.led_by(std::move(process).value(), clock_.now());
@@ -97,17 +97,18 @@ void Head::on_end(LedHost& host) {
   auto ending = *host.process()->ending();
   const auto& name = host.name();
   events_.note("host", fmt::format("{}: {}", name, ending.words()));
-  if (phase_ != Phase::running || !host.wanted()) return on_last_end(host, ending);
+  if (!lead_.running() || !host.wanted()) return on_last_end(host, ending);
   if (was_told_to(ending)) {
     say(fmt::format("pliant: host {} has left the job\n", name));
     return give_up_on(host);
   }
   int failures = host.failed(clock_.now());
   auto words = last_lines(host.output("err"), kLastWords);
-  failure_ = fmt::format("host {}: {}", name, ending.words());
-  for (const auto& line : words) failure_ += "\n    " + line;
-  if (host.hopeless() && !word_.has_begun()) return give_up_on(host);
-  host.try_again_later(clock_.now(), word_.has_begun());
+  auto failure = fmt::format("host {}: {}", name, ending.words());
+  for (const auto& line : words) failure += "\n    " + line;
+  lead_.set_failure(std::move(failure));
+  if (host.hopeless() && !lead_.word().has_begun()) return give_up_on(host);
+  host.try_again_later(clock_.now(), lead_.word().has_begun());
   if (failures == 1 && ending.code != kAgentThere)
     say(fmt::format("pliant: host {}: its agent has ended ({}); trying again\n", name, ending.words()));
 }
@@ -121,17 +122,15 @@ void Head::on_last_end(LedHost& host, const Ending& ending) {
     host.failed(clock_.now());
     return host.try_again_later(clock_.now(), true);
   }
-  if (!ending.good() && !verdict_.interrupted() && phase_ == Phase::ending) verdict_.blame(ending.exit_status());
+  if (!ending.good()) lead_.on_bad_end(ending.exit_status());
 }
 
 /// Can the others do without it?
 void Head::give_up_on(LedHost& host) {
   host.give_up();
-  auto needed = word_.has_begun() ? 1 : record().plan.start;
+  auto needed = lead_.word().has_begun() ? 1 : record().plan.start;
   if (slots() >= needed || !record().plan.discovery.empty()) return;
-  if (phase_ != Phase::running) return;
-  phase_ = Phase::ending;
-  stop_all(wire::Stopping::in_order);
+  if (lead_.end()) stop_all(wire::Stopping::in_order);
 }
 
 std::uint32_t Head::slots() const {
@@ -148,7 +147,7 @@ bool Head::all_gone() const {
 
 /// What the script says now.
 void Head::on_hosts(const std::vector<HostSlots>& places) {
-  if (phase_ != Phase::running) return;
+  if (!lead_.running()) return;
   for (auto& host : hosts_) {
     bool named = std::ranges::any_of(places, [&](const auto& place) { return place.name == host.name(); });
     if (host.wanted() && !named) {
@@ -174,7 +173,7 @@ void Head::on_hosts(const std::vector<HostSlots>& places) {
 void Head::follow_slots() {
   bool somebody_leaves = std::ranges::any_of(hosts_, [](const LedHost& host) { return !host.wanted() && host.runs(); });
   auto wanted = std::clamp(slots(), record().plan.least, record().plan.most);
-  if (options_.follows_slots && !somebody_leaves && slots() > 0 && wanted != word_.state().wanted)
+  if (options_.follows_slots && !somebody_leaves && slots() > 0 && wanted != lead_.word().state().wanted)
     keeper_->send(wire::Resize{wanted});
 }
 

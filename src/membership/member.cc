@@ -9,10 +9,10 @@
 
 namespace pliant::membership {
 
-Member::Member(std::uint64_t self, View view, bool has_store, std::uint64_t over)
+Member::Member(std::uint64_t self, View view, bool has_store, View past)
     : self_(self),
       has_store_(has_store),
-      over_(over),
+      past_(std::move(past)),
       holds_(!view.members.empty()),
       view_(std::move(view)),
       promised_(view_.term),
@@ -164,7 +164,8 @@ void Member::on(std::uint64_t from, const wire::Claim& claim, Nanos now, Decisio
   promised_ = claim.term;
   promised_to_ = from;
   if (claim.recover) follow(from, now, out);
-  wire::Promise promise{promised_, notice_of(view_), 0, {}, static_cast<std::uint8_t>(holds_)};
+  const bool left_behind = newcomer() && past_.rank_of(self_) < 0;
+  wire::Promise promise{promised_, notice_of(left_behind ? past_ : view_), 0, {}, static_cast<std::uint8_t>(holds_)};
   if (stored_) promise.stored_under = stored_under_, promise.stored = notice_of(*stored_);
   out.letters.push_back({from, std::move(promise)});
 }
@@ -201,8 +202,8 @@ void Member::on(std::uint64_t, const wire::InForce& news, Nanos now, Decision& o
 /// `view` is in force, says somebody who knows.
 void Member::hear_of(const View& view, Nanos now, Decision& out) {
   const bool inside = view.rank_of(self_) >= 0;
-  if (newcomer() && !inside) over_ = std::max(over_, view.epoch);  // what comes late of a view before it is over
-  if (state_ == State::evicted || !newer(view) || view.epoch <= over_ || (newcomer() && !inside)) return;
+  if (newcomer() && !inside && view.epoch > past_.epoch) past_ = view;  // what comes late of a view before it is over
+  if (state_ == State::evicted || !newer(view) || view.epoch <= past_.epoch || (newcomer() && !inside)) return;
   if (!inside && view.epoch == view_.epoch + 1 && never_acted_in(view)) return;
   const auto before = state_;
   set_base(view);

@@ -41,6 +41,9 @@
 //   any         ... of a lower term, or with         recovering  take it as the base
 //               something stored to follow it
 //   any         a newer view in force, without us    evicted     -
+//   newcomer    claim to recover or to plan          same        promise it, with the newest view in force, if it is
+//                                                                known: whoever said so to us may have died
+//                                                                before the others heard
 //   recovering  silence for kPatience × (1 + how many members left have lower ids)   claim a higher term
 //   proposing   silence for kPatience, and who has   claiming    claim a higher term
 //               not stored it is lost
@@ -120,8 +123,8 @@ class Member {
 
   /// `view` may be without members: a newcomer that has not been taken in yet. It enters once it hears that a view with
   /// it is in force. `has_store`: the same for all members of a job.
-  /// A newcomer that was a member before knows that views up to the epoch `over` are over.
-  Member(std::uint64_t self, View view, bool has_store = false, std::uint64_t over = 0);
+  /// A newcomer that was a member before: views up to `past`, the newest that it knew to be in force, are over for it.
+  Member(std::uint64_t self, View view, bool has_store = false, View past = {});
 
   /// A member is lost: `proven` if the kernel says that its process is gone, which was in the view with the epoch
   /// `last` (0: not known, or in none). May be repeated; proof may come later. A mere suspicion ends when a
@@ -167,8 +170,8 @@ class Member {
   const std::optional<View>& stored() const { return stored_; }
   bool recovering() const { return state_ != State::steady && state_ != State::switching; }
   std::uint64_t promised() const { return promised_; }
-  /// The epoch of the newest view that this worker knows of, in whichever life.
-  std::uint64_t newest_known() const { return std::max(over_, view_.epoch); }
+  /// The newest view that this worker knows of, in whichever life.
+  const View& newest_known() const { return newcomer() ? past_ : view_; }
   bool is_lost(std::uint64_t id) const { return lost_.contains(id); }
   /// Its process is gone, by a kernel's word.
   bool ended(std::uint64_t id) const { return lost_.ended(id); }
@@ -237,7 +240,7 @@ class Member {
 
   const std::uint64_t self_;
   const bool has_store_;
-  std::uint64_t over_;  // the epoch of the newest view that has ended for this worker
+  View past_;  // the newest that has ended for this worker
   State state_ = State::steady;
   bool holds_ = true;
   Nanos quiet_since_{0};

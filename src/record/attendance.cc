@@ -116,7 +116,7 @@ std::optional<Outcome> EndRule::outcome(const std::vector<EndRecord>& ends) cons
 }
 
 std::optional<Outcome> EndRule::finish(const std::vector<EndRecord>& ends, const std::set<std::uint64_t>& ended,
-                                       bool stopped) {
+                                       std::optional<Outcome> told) {
   if (!last_) return std::nullopt;
   auto [lineage, step] = *last_;
   for (const auto& end : ends)
@@ -125,7 +125,7 @@ std::optional<Outcome> EndRule::finish(const std::vector<EndRecord>& ends, const
                               end.worker, end.outcome == Outcome::finished ? "finished" : "was stopped", end.steps,
                               step));
   auto found = outcome(ends);
-  if (!found && stopped) {
+  if (!found && told == Outcome::stopped) {
     found = Outcome::stopped;
     notes_.add(fmt::format("the job was stopped at step {}, where none of its workers had the time to say so", step));
   }
@@ -134,6 +134,13 @@ std::optional<Outcome> EndRule::finish(const std::vector<EndRecord>& ends, const
                           found          ? "the job failed there"
                           : version_ < 2 ? "they are of version 1 (Pliant 0.5), which does not say how a job ended"
                                          : "the job did not say that it finished or was stopped"));
+  if (found == Outcome::finished && told == Outcome::failed) {
+    found = Outcome::failed;
+    notes_.add(
+        fmt::format("the loop that ended at step {} was finished, but whoever ran the job says that it failed: its "
+                    "programs had more to do",
+                    step));
+  }
   if (!found) return found;
   for (auto worker : members_)
     if (!ended.contains(worker) && std::ranges::find(ends, worker, &EndRecord::worker) == ends.end())

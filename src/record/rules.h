@@ -192,10 +192,10 @@ class EndRule {
   /// `open` takes what is missing at the end: faults, or notes if nobody asks for an end.
   EndRule(Faults& faults, Faults& open, Faults& notes) : faults_(faults), open_(open), notes_(notes) {}
   void see(const StepLines& lines, const StepRecord& step);
-  /// After the last step. `ended`: workers whose processes an agent saw ending. `stopped`: by the word of whoever ran
-  /// the job, it was; its last workers may have been killed before they could say so.
+  /// After the last step. `ended`: workers whose processes an agent saw ending. `told`: how the job ended by the word
+  /// of whoever ran it. Its last workers may have been killed before they could say so, or between two loops.
   std::optional<Outcome> finish(const std::vector<EndRecord>& ends, const std::set<std::uint64_t>& ended,
-                                bool stopped = false);
+                                std::optional<Outcome> told = {});
 
  private:
   std::optional<Outcome> outcome(const std::vector<EndRecord>& ends) const;

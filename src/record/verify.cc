@@ -184,8 +184,8 @@ void judge(const Logs& logs, const Survey& survey, Faults& faults, Faults& notes
   }
   attendance.finish(seen.partial);
   samples.finish();
-  bool stopped = survey.over == std::set<std::string>{std::string(name_of(Outcome::stopped))};
-  seen.outcome = end.finish(survey.ends, survey.ended, stopped);
+  auto told = survey.over.size() == 1 ? outcome_named(*survey.over.begin()) : std::nullopt;
+  seen.outcome = end.finish(survey.ends, survey.ended, told);
   seen.epochs = samples.epochs();
   seen.samples = samples.samples();
   seen.workers = workers.size();

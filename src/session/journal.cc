@@ -104,7 +104,8 @@ void Journal::end(record::Outcome outcome, std::uint64_t lineage, std::uint64_t 
 
 bool Journal::due(std::uint64_t steps) const {
   if (options_.checkpoint_dir.empty()) return false;
-  if (options_.every_steps) return steps >= last_steps_ + options_.every_steps;
+  bool began_again = steps < last_steps_;  // from a checkpoint before its own last one
+  if (options_.every_steps) return began_again || steps >= last_steps_ + options_.every_steps;
   return platform_.clock().now() - last_time_ >= options_.every_time;
 }
 

@@ -183,11 +183,14 @@ bool Roster::await_entry(const std::string& layout) {
 }
 
 void Roster::tell_ready() {
-  transport_->tell(wire::Ready{layout_, std::max(member_->newest_known(), first_ ? first_->epoch : 0)});
+  transport_->tell(wire::Ready{layout_, std::max(member_->newest_known().epoch, first_ ? first_->epoch : 0)});
 }
 
 /// Whoever comes back knows of no view that it could be in.
-void Roster::become_newcomer() { member_.emplace(self(), View{}, options_.has_store, member_->newest_known()); }
+void Roster::become_newcomer() {
+  auto past = member_->newest_known();
+  member_.emplace(self(), View{}, options_.has_store, std::move(past));
+}
 
 std::optional<View> Roster::plan() const {
   if (!signs_.plan()) return std::nullopt;

@@ -6,6 +6,7 @@
 //   until=FILE         see train
 //   first=K            will make the first K steps of its training in a loop of their own, which it leaves by break and
 //                      which says so; then it doubles what it has learned
+//   between=FILE       that loop will ask for K steps and finish them; then says so, and waits until the file exists
 //   crash=K            will exit with 7 in step K of its training
 //   hands_over=FILE    worker 0 will be killed in the first step of its training with another worker, once that one has
 //                      begun it too and made the file
@@ -110,7 +111,7 @@ class Worker {
   std::string until_;
   std::optional<std::uint64_t> first_, crash_, quit_, throw_, fork_;
   bool outlives_ = false;
-  std::string hands_over_;
+  std::string hands_over_, between_;
   std::size_t weights_ = 16;
   std::uint64_t samples_ = 0;
 };
@@ -155,11 +156,13 @@ void Worker::report(int steps) {
 }
 
 void Worker::train_first(pliant::Session& session, std::uint64_t steps, std::vector<float>& weights) const {
-  for (auto step : session.steps({.steps = steps})) {
+  for (auto step : session.steps({.steps = between_.empty() ? steps : *first_})) {
     if (step.index() >= *first_) break;
     if (step.index() == 0) fmt::print("the first loop\n"), std::fflush(stdout);
     for (auto& weight : weights) weight += 0.5F;
   }
+  if (!between_.empty()) fmt::print("between two loops\n"), std::fflush(stdout);
+  while (!between_.empty() && !std::filesystem::exists(between_)) std::this_thread::sleep_for(5ms);
   for (auto& weight : weights) weight *= 2;
 }
 
@@ -260,6 +263,7 @@ void Worker::run(const std::string& verb, const std::string& value) {
       {"until", [&] { until_ = value; }},
       {"hands_over", [&] { hands_over_ = value; }},
       {"first", [&] { first_ = std::stoull(value); }},
+      {"between", [&] { between_ = value; }},
       {"crash", [&] { crash_ = std::stoull(value); }},
       {"quit", [&] { quit_ = std::stoull(value); }},
       {"throw", [&] { throw_ = std::stoull(value); }},

@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "cli/harness.h"
 
@@ -24,6 +25,14 @@ class Verdict : public CliTest {
     EXPECT_TRUE(step_becomes("job", 3)) << job.err();
     return job;
   }
+  /// Both workers of a job that was asked for with `first` and `between`.
+  static bool are_between_loops(const Command& job) {
+    return eventually([&] {
+      auto out = job.out();
+      auto first = out.find("between two loops");
+      return first != std::string::npos && out.find("between two loops", first + 1) != std::string::npos;
+    });
+  }
   std::string agents_word() const { return read_all(path("records/agent.jsonl")); }
   std::string coordinators_word() const { return read_all(path("records/coordinator.jsonl")); }
 };
@@ -43,6 +52,36 @@ TEST_F(Verdict, EverybodyThatLeavesInMidLoopWithStatusZeroHasFailed) {
   EXPECT_SAYS(seen.err, "job '");
   EXPECT_SAYS(seen.err, "' failed: worker ");
   EXPECT_SAYS(coordinators_word(), R"("text":"failed")");
+}
+
+/// Their first loop is finished, their work is not.
+TEST_F(Verdict, EverybodyKilledBetweenTwoLoopsHasFailed) {
+  auto job = start_workers({"-n", "2", "--name", "job", "--max-restarts", "0", "--record", path("records")},
+                           {"first=5", "between=" + path("go on"), "train=20"});
+  auto workers = wait_for_workers("job", 2);
+  ASSERT_TRUE(are_between_loops(job)) << job.err();
+  for (auto worker : workers) kill(worker, SIGKILL);
+  auto seen = job.wait();
+  EXPECT_EQ(seen.status, 137) << seen.err;
+  EXPECT_SAYS(seen.err, "job 'job' failed: ");
+  auto proof = run({"verify", path("records")});
+  EXPECT_EQ(proof.status, 0) << proof.out;
+  EXPECT_SAYS(proof.out, "5 steps");
+  EXPECT_SAYS(proof.out, ", failed\n");
+}
+
+TEST_F(Verdict, OneKilledBetweenTwoLoopsIsReplaced) {
+  auto job = start_workers({"-n", "2", "--name", "job", "--record", path("records")},
+                           {"first=5", "between=" + path("go on"), "train=20"});
+  auto workers = wait_for_workers("job", 2);
+  ASSERT_TRUE(are_between_loops(job)) << job.err();
+  kill(workers[1], SIGKILL);
+  ASSERT_TRUE(job.comes_to_say("worker 1 was killed")) << job.err();
+  std::ofstream(path("go on")) << "";
+  auto seen = job.wait();
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  EXPECT_SAYS(seen.err, "is done: step 20/20");
+  EXPECT_SAYS(run({"verify", path("records")}).out, ", finished\n");
 }
 
 TEST_F(Verdict, AWorkerThatEndsWithStatusZeroInMidLoopIsNamedAndReplaced) {

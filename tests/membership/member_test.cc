@@ -116,7 +116,9 @@ TEST(Member, ANewcomerPromisesAndGoesOnWaiting) {
 // ---- the voter ----
 
 TEST(Member, WhoeverComesBackDoesNotVoteInAViewThatItFellOutOf) {
-  Member two(2, View{}, false, kView.epoch + 1);  // it knows that views up to this one are over
+  auto past = kView;
+  past.epoch += 1;
+  Member two(2, View{}, false, past);  // views up to this one are over for it
   (void)two.on_message(1, wire::Claim{9, 1}, kNow);
   (void)two.on_message(1, wire::InForce{kView.term, notice_of(kView)}, kNow);
   EXPECT_TRUE(two.view().members.empty());
@@ -125,6 +127,20 @@ TEST(Member, WhoeverComesBackDoesNotVoteInAViewThatItFellOutOf) {
   auto out = two.on_message(1, wire::Propose{9, notice_of(proposed)}, kNow);
   EXPECT_FALSE(two.stored());
   for (const auto& letter : out.letters) EXPECT_FALSE(std::holds_alternative<wire::Stored>(letter.message));
+}
+
+/// Whoever decided the view may have told nobody but the one that is not in it, and died.
+TEST(Member, WhoeverWasLeftBehindKnowsTheViewThatTheOthersMayNotKnow) {
+  const auto large = view_of(2, 2, {0, 1, 2, 4});
+  const auto next = view_of(5, 3, {0, 2, 4});
+  Member one(1, View{}, false, next);
+  auto two = follower(2, large, 0, 5);
+  (void)two.on_lost(0, true, kNow, large.epoch);
+  (void)two.on_lost(1, false, kNow);  // which is out of reach for a while
+  (void)two.on_message(4, promise(two.promised(), large), kNow);
+  auto out = two.on_message(1, letter_to<wire::Promise>(one.on_message(2, wire::Claim{two.promised(), 1}, kNow), 2), kNow);
+  EXPECT_EQ(two.view().hash(), next.hash());
+  EXPECT_EQ(ids_of(view_in(letter_to<wire::Propose>(out, 4).view)), (Ids{2, 4}));
 }
 
 TEST(Member, AProposalUnderThePromisedTermIsStored) {

@@ -656,6 +656,19 @@ TEST(Verify, WhatWorkersSayOfTheEndComesFirst) {
   EXPECT_EQ(seen.notes, std::vector<std::string>{});
 }
 
+/// The workers were killed between two loops of their program.
+TEST(Verify, AJobThatFailedAfterALoopIsNotFinished) {
+  auto logs = logs_of(calm());
+  logs.push_back({"agent.jsonl", {EventRecord{1, "over", {}, "failed"}}});
+  auto seen = record::verify(logs);
+  EXPECT_EQ(seen.outcome, Outcome::failed);
+  EXPECT_EQ(seen.notes, std::vector<std::string>{"the loop that ended at step 74 was finished, but whoever ran the job "
+                                                 "says that it failed: its programs had more to do"});
+  EXPECT_TRUE(seen.ok) << "what is recorded is right";
+  logs.push_back({"agent-2.jsonl", {EventRecord{2, "over", {}, "finished"}}});
+  EXPECT_EQ(record::verify(logs).outcome, Outcome::finished) << "another run went on with it";
+}
+
 TEST(Planted, RangesBeyondTheDataSet) {
   auto records = calm();
   spoil_step(records, 14, [](auto& line) { line.samples[3].ranges = {{148, 151}}; });

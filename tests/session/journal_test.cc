@@ -290,6 +290,20 @@ TEST(Journal, StepsThatAWorkerRecordedItselfAreNotAdopted) {
   EXPECT_EQ(std::get<record::EndRecord>(one.log.lines[2]).outcome, record::Outcome::left);
 }
 
+TEST(Journal, AJobThatBeganAgainHasItsCheckpointsFromThereOn) {
+  auto dir = fs::temp_directory_path() / ("pliant-due-" + std::to_string(random_u64()));
+  Journal journal({.checkpoint_dir = dir.string(), .every_steps = 10}, 0, Platform::current(), nullptr);
+  EXPECT_FALSE(journal.due(9));
+  EXPECT_TRUE(journal.due(30));
+  Position position;
+  position.step = 30;
+  journal.checkpoint(position, {});
+  journal.close(30);
+  EXPECT_FALSE(journal.due(39));
+  EXPECT_TRUE(journal.due(12)) << "the state is that of another's checkpoint, after 11 steps";
+  fs::remove_all(dir);
+}
+
 TEST(Lineage, IsNeverUsedTwice) {
   auto dir = fs::temp_directory_path() / ("pliant-lineage-" + std::to_string(random_u64()));
   fs::create_directories(dir);

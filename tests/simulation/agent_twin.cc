@@ -33,7 +33,7 @@ AgentTwin::AgentTwin(Offices& offices, Setting setting)
     : offices_(offices),
       setting_(std::move(setting)),
       supervision_(offices.world().scheduler(), options_of(offices, setting_), *this),
-      word_(static_cast<std::uint32_t>(offices.world().options().workers)),
+      lead_(static_cast<std::uint32_t>(offices.world().options().workers)),
       place_(kUnknown),
       missed_since_(offices.world().now()) {}
 
@@ -67,7 +67,7 @@ void AgentTwin::tick() {
   offices_.world().scheduler().after(period, [this, alive = alive_] {
     if (!*alive) return;
     keep_coordinator();
-    if (auto stop = stop_.untold(); stop && send(*stop)) stop_.told();
+    if (auto stop = lead_.wish().untold(); stop && send(*stop)) lead_.wish().told();
     if (!setting_.launcher) supervision_.on_time();
     if (has_ended()) {
       log_.note("over", std::string(name_of(outcome())));
@@ -85,7 +85,7 @@ bool AgentTwin::has_ended() {
 /// It waits for those that it leads to, and ends them if they take too long.
 bool AgentTwin::launcher_has_ended() {
   auto now = offices_.world().now();
-  if (!stopping() && !word_.is_over()) {
+  if (lead_.running()) {
     ending_since_.reset();
     offices_.lead_to_hosts();
     return false;
@@ -98,14 +98,11 @@ bool AgentTwin::launcher_has_ended() {
     offices_.end_parts(span > kGrace + 2 * kMargin);
   }
   if (offices_.any_part_runs()) return false;
-  if (!gone_since_) gone_since_ = now;
-  return !word_.has_begun() || word_.is_over() || now >= *gone_since_ + agent::Deaths::kLastWord;
+  return lead_.may_conclude(now) && lead_.conclude();
 }
 
 Outcome AgentTwin::outcome() const {
-  if (!setting_.launcher) return supervision_.verdict().outcome();
-  auto said = word_.outcome_or(Outcome::failed);
-  return said != Outcome::finished && stopping() ? Outcome::stopped : said;
+  return setting_.launcher ? lead_.verdict().outcome() : supervision_.verdict().outcome();
 }
 
 // ---- the coordinator ----
@@ -144,7 +141,7 @@ void AgentTwin::connect() {
   wire::AgentHello watching{"simulated", "", 0, ""};
   send(watching);
   send(watching);
-  stop_.tell_again();
+  lead_.wish().tell_again();
 }
 
 void AgentTwin::on_closed(std::uint64_t connection) {
@@ -180,18 +177,23 @@ void AgentTwin::on_message(std::uint64_t connection, const wire::Message& messag
 
 void AgentTwin::watch_job(const wire::Message& message) {
   if (const auto* state = std::get_if<wire::JobState>(&message)) {
-    if (word_.on_state(*state) != agent::StateNews::nothing && word_.is_over()) word_.take_back_over();
+    lead_.on_state(*state);
   } else if (const auto* over = std::get_if<wire::Over>(&message)) {
-    word_.on_over(*over);
+    lead_.on_over(*over);
   } else if (const auto* stop = std::get_if<wire::Stop>(&message)) {
-    stop_.ask(wire::stopping_in(*stop));
+    if (lead_.heeds(*stop)) stop_job(wire::stopping_in(*stop));
   }
 }
 
 void AgentTwin::terminate() {
   offices_.world().note("{} is told to end", setting_.name);
   if (!setting_.launcher) return supervision_.on_signal(SIGTERM);
-  stop_.ask(wire::Stopping::in_order);
+  stop_job(wire::Stopping::in_order);
+}
+
+void AgentTwin::stop_job(wire::Stopping how) {
+  lead_.stop(SIGTERM);
+  lead_.wish().ask(how);
 }
 
 // ---- workers ----

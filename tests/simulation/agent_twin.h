@@ -9,8 +9,8 @@
 
 #include "agent/election.h"
 #include "agent/event_log.h"
+#include "agent/lead.h"
 #include "agent/restarts.h"
-#include "agent/stop_wish.h"
 #include "agent/supervision.h"
 #include "simulation/scheduler.h"
 
@@ -41,7 +41,7 @@ class AgentTwin final : private agent::Driver {
   void terminate();
   /// How the job ended, in its word.
   Outcome outcome() const;
-  const agent::JobWord& word() const { return setting_.launcher ? word_ : supervision_.word(); }
+  const agent::JobWord& word() const { return setting_.launcher ? lead_.word() : supervision_.word(); }
 
  private:
   void tick();
@@ -51,7 +51,7 @@ class AgentTwin final : private agent::Driver {
   void watch_job(const wire::Message& message);
   bool has_ended();
   bool launcher_has_ended();
-  bool stopping() const { return stop_.asked() != wire::Stopping::no; }
+  void stop_job(wire::Stopping how);
 
   // ---- agent::Driver ----
   Result<pid_t> start(std::uint64_t id) override;
@@ -70,7 +70,7 @@ class AgentTwin final : private agent::Driver {
   const Setting setting_;
   agent::EventLog log_;
   agent::Supervision supervision_;
-  agent::JobWord word_;  // a launcher's
+  agent::Lead lead_;  // a launcher's
   agent::Restarts restarts_;
   std::optional<agent::Election> election_;
   std::string place_;  // the coordinator's (Offices::home); "?": not known yet
@@ -78,8 +78,7 @@ class AgentTwin final : private agent::Driver {
   std::uint64_t connection_ = 0;
   Nanos missed_since_;
   std::set<std::uint64_t> children_;
-  agent::StopWish stop_;                                         // a launcher's
-  std::optional<Nanos> ending_since_, told_parts_, gone_since_;  // a launcher
+  std::optional<Nanos> ending_since_, told_parts_;  // a launcher
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
