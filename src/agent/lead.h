@@ -5,7 +5,8 @@
 //   running   the job is over                                ending
 //   running   too few hosts are left, or there will be no    ending
 //             coordinator
-//   running   a stop is asked for                            stopping   from here on nothing is a failure
+//   running   a stop is asked for                            stopping   from here on nothing is a failure, unless
+//                                                                       the coordinator had seen one before
 //   ending    a view that the coordinator had not known of   running    the job is not over
 //             when it said so
 //   ending    a stop is asked for by a person                stopping   what has failed has failed
@@ -71,10 +72,10 @@ class Lead {
   /// make it fail.
   bool conclude() {
     if (!verdict_.open()) return false;
-    auto said = word_.outcome_or(Outcome::failed);
+    auto said = verdict_.interrupted() ? word_.outcome_of_a_stop() : word_.outcome_or(Outcome::failed);
     if (said == Outcome::finished)
       verdict_.finish();
-    else if (verdict_.interrupted() || said == Outcome::stopped)
+    else if (said == Outcome::stopped)
       verdict_.stop();
     else
       verdict_.fail(std::max(verdict_.exit_status(), 1));

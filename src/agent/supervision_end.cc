@@ -46,11 +46,11 @@ void Supervision::begin_settling() {
 bool Supervision::judged() {
   if (phase_ != Phase::settling || !coordinator_is_done()) return false;
   if (std::exchange(judged_, true)) {
-    // Told to stop, but the work was done by then.
-    if (verdict_.interrupted() && word_.outcome_or(Outcome::stopped) == Outcome::finished)
+    auto said = word_.outcome_of_a_stop();
+    if (verdict_.interrupted() && said == Outcome::finished)
       verdict_.finish();
     else if (verdict_.open())
-      verdict_.stop();
+      said == Outcome::failed ? verdict_.fail(1) : verdict_.stop();
     return true;
   }
   if (options_.part) {

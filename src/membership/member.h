@@ -153,6 +153,8 @@ class Member {
   /// claims a new term, and takes in only who waits outside: somebody who does not know yet that it was evicted would
   /// come back with old state.
   bool on_plan(const wire::Plan& plan);
+  /// What to answer if it was not kept because a higher term is promised: whoever planned has to claim above that.
+  wire::Decline refusal() const;
   /// This member has the job's state, compared with that of the others; or it never will have, from a later view on.
   void set_holds(bool holds) { holds_ = holds; }
   /// This worker has gone on in the view in force, and nothing of earlier ones is left to be done: what is known of
@@ -216,7 +218,6 @@ class Member {
   void say_proposal(Decision& out) const;
   void say_switch(Decision& out) const;
   void say_in_force(const Ids& to, Decision& out) const;
-  wire::Decline refusal() const;
 
   static Ids ids_of(const View& view);
   bool newcomer() const { return view_.members.empty(); }

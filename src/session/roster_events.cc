@@ -170,7 +170,9 @@ void Roster::on_coordinator(const wire::Message& message) {
     on_view(*notice);
   } else if (const auto* plan = std::get_if<wire::Plan>(&message)) {
     meet(plan->view.members);
-    if (!outside()) member_->on_plan(*plan);
+    // A coordinator that came between has asked for a higher term: without a word this one would wait for ever.
+    if (!outside() && !member_->on_plan(*plan) && plan->term < member_->promised())
+      transport_->tell(member_->refusal());
   } else if (const auto* refusal = std::get_if<wire::Refusal>(&message)) {
     if (!first_ || outside()) failure_ = Error{Code::refused, "the job refused this worker: " + refusal->reason};
   } else if (std::holds_alternative<wire::Over>(message)) {

@@ -36,18 +36,25 @@ TEST(Lead, WhatTheCoordinatorSaysIsTheVerdict) {
   }
 }
 
-TEST(Lead, AJobThatFailsWhileItIsStoppedIsStoppedUnlessItWasDone) {
-  for (auto [said, verdict] :
-       {std::pair(Outcome::failed, Outcome::stopped), std::pair(Outcome::finished, Outcome::finished)}) {
+TEST(Lead, WhatTheCoordinatorSawBeforeItHeardOfTheStopIsTheVerdict) {
+  for (auto said : {Outcome::failed, Outcome::finished, Outcome::stopped}) {
     Lead lead(2);
     lead.on_state(state_of(1));
     EXPECT_TRUE(lead.stop(SIGINT));
     EXPECT_FALSE(lead.stop(SIGINT)) << "known";
     EXPECT_FALSE(lead.on_over(over_as(said))) << "it ends already";
     EXPECT_TRUE(lead.conclude());
-    EXPECT_EQ(lead.verdict().outcome(), verdict);
-    EXPECT_EQ(lead.verdict().exit_status(), verdict == Outcome::finished ? 0 : 128 + SIGINT);
+    EXPECT_EQ(lead.verdict().outcome(), said);
+    EXPECT_EQ(lead.verdict().exit_status(), said == Outcome::finished ? 0 : 128 + SIGINT);
   }
+}
+
+TEST(Lead, AStopBeforeTheJobHasBegunIsNoFailure) {
+  Lead lead(2);
+  lead.stop(SIGINT);
+  lead.on_over(over_as(Outcome::failed));
+  EXPECT_TRUE(lead.conclude());
+  EXPECT_EQ(lead.verdict().outcome(), Outcome::stopped);
 }
 
 TEST(Lead, WhatHasFailedBeforeItIsStoppedHasFailed) {

@@ -182,6 +182,27 @@ TEST(Roster, ANewcomerThatIsOutOfReachIsNamedToTheCoordinator) {
   EXPECT_TRUE(roster.plan()) << "the job grows without it";
 }
 
+/// Another coordinator came between, and went.
+TEST(Roster, AnOutdatedPlanIsDeclined) {
+  TimedPlatform platform;
+  PlatformScope scope(platform);
+  Post post;
+  const auto view = view_of(1, 1, {1, 2});
+  Roster roster(member_of(view, post));
+  post.events.on_coordinator(wire::Claim{5, 0});
+  wire::Plan plan{4, view.hash(), membership::notice_of(view_of(4, 2, {1, 2, 3}))};
+  post.events.on_coordinator(plan);
+  EXPECT_FALSE(roster.plan());
+  auto declined = post.told_of<wire::Decline>();
+  ASSERT_EQ(declined.size(), 1U);
+  EXPECT_EQ(declined[0].term, 5U);
+  post.events.on_coordinator(wire::Claim{6, 0});
+  plan = {6, view.hash(), membership::notice_of(view_of(6, 2, {1, 2, 3}))};
+  post.events.on_coordinator(plan);
+  EXPECT_TRUE(roster.plan());
+  EXPECT_EQ(post.told_of<wire::Decline>().size(), 1U);
+}
+
 TEST(Roster, ANewcomerThatIsReachedInTimeIsNotNamed) {
   TimedPlatform platform;
   PlatformScope scope(platform);
