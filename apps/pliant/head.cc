@@ -96,7 +96,7 @@ void Head::keep_coordinator() {
     wire::AgentHello watching{record().name, "", 0};
     keeper_->send(watching);
     keeper_->send(watching);  // that is all
-    lead_.wish().tell_again();
+    lead_.on_connected();
   };
   events.on_message = [this](const wire::Message& message) { on_message(message); };
   events.on_hopeless = [this](const Error& error) { on_hopeless(error); };
@@ -203,7 +203,7 @@ void Head::tick() {
   }
   reporter_.update(now, snapshot());
   if (lead_.running() || !all_gone() || (!output_copied() && !countdown_.leave_due(now))) return;
-  if (!lead_.may_conclude(now) || !lead_.conclude()) return;
+  if (!lead_.may_conclude(now, keeper_->connected()) || !lead_.conclude()) return;
   if (lead_.verdict().outcome() == Outcome::failed)
     say(fmt::format("pliant: job '{}' failed: {}\n", record().name, lead_.failure()));
   supply_.end();

@@ -26,8 +26,11 @@ class JobWord {
   explicit JobWord(std::uint32_t wanted) { state_.wanted = wanted; }
 
   StateNews on_state(const wire::JobState& state) {
-    const auto before = std::exchange(state_, state).view;
-    if (std::pair(state.view.epoch, state.view.term) <= std::pair(before.epoch, before.term)) return StateNews::nothing;
+    auto before = std::exchange(state_, state).view;
+    if (std::pair(state.view.epoch, state.view.term) <= std::pair(before.epoch, before.term)) {
+      state_.view = std::move(before);  // another coordinator may have to learn first what is known here
+      return StateNews::nothing;
+    }
     if (before.epoch == 0) return state.view.epoch > 0 ? StateNews::first : StateNews::nothing;
     return state.view.restarts > before.restarts ? StateNews::again : StateNews::newer;
   }

@@ -32,7 +32,13 @@ class Lead {
   enum class Phase { running, ending, stopping };
   explicit Lead(std::uint32_t wanted) : word_(wanted) {}
 
+  /// There is a coordinator, perhaps another one: tell it what is untold.
+  void on_connected() {
+    wish_.tell_again();
+    heard_ = false;
+  }
   StateNews on_state(const wire::JobState& state) {
+    heard_ = true;
     auto news = word_.on_state(state);
     if (news == StateNews::nothing || !word_.is_over() || phase_ != Phase::ending) return news;
     word_.take_back_over();
@@ -62,11 +68,12 @@ class Lead {
     return phase_ != Phase::ending && wire::stopping_in(stop) > wish_.asked();
   }
 
-  /// All that leads to the hosts is gone. Whether there is nothing to wait for: the job may have been done before it
-  /// was told to stop.
-  bool may_conclude(Nanos now) {
+  /// All that leads to the hosts is gone. Whether there is nothing to wait for: the job may have been done before it was
+  /// told to stop, and it may have begun under a coordinator that has yet to say so.
+  bool may_conclude(Nanos now, bool connected) {
     if (!gone_since_) gone_since_ = now;
-    return !word_.has_begun() || word_.is_over() || now >= *gone_since_ + Deaths::kLastWord;
+    bool not_begun = connected && heard_ && !word_.has_begun();
+    return not_begun || word_.is_over() || now >= *gone_since_ + Deaths::kLastWord;
   }
   /// Only the first call counts, which returns true. An agent that could not be told that the job is finished does not
   /// make it fail.
@@ -94,6 +101,7 @@ class Lead {
   StopWish& wish() { return wish_; }
 
  private:
+  bool heard_ = false;  // from the coordinator that there is now
   Phase phase_ = Phase::running;
   JobWord word_;
   StopWish wish_;

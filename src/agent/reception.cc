@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 #include <variant>
 
@@ -260,9 +261,22 @@ void Reception::send_what_may_go() {
     auto at = std::ranges::find_if(batches_, may_go);
     if (at == batches_.end() || at->fate == Batch::Fate::open) return;
     auto batch = std::move(*at);
-    batches_.erase(at);
+    at = batches_.erase(at);
+    auto freed = batch.founds ? take_what_waited(at) : membership::Letters();
     for (const auto& letter : batch.letters) send_letter(letter, batch.fate == Batch::Fate::sure);
+    for (const auto& letter : freed) send_letter(letter, true);
   }
+}
+
+/// What binds nobody was held back only because of the beginning before it. It goes before all that is yet to be said.
+membership::Letters Reception::take_what_waited(std::deque<Batch>::iterator at) {
+  membership::Letters freed;
+  for (; at != batches_.end() && !at->founds; ++at) {
+    auto first = std::ranges::stable_partition(at->letters, [](const auto& letter) { return binds(letter.message); });
+    std::move(first.begin(), first.end(), std::back_inserter(freed));
+    at->letters.erase(first.begin(), first.end());
+  }
+  return freed;
 }
 
 void Reception::send_letter(const membership::Outgoing& letter, bool sure) {

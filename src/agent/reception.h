@@ -135,6 +135,7 @@ class Reception {
   void ask(std::uint64_t number);
   void decide(std::uint64_t number, bool sure);
   void send_what_may_go();
+  membership::Letters take_what_waited(std::deque<Batch>::iterator at);
   void send_letter(const membership::Outgoing& letter, bool sure);
   void send(Link link, const wire::Message& message);
   void refuse(Link link, const std::string& reason);

@@ -38,6 +38,7 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -185,6 +186,7 @@ class Supervision {
   void on_parted(const wire::Parted& parted);
   void start_worker(std::uint64_t id);
   void on_state(const wire::JobState& state);
+  void tell_again(const wire::ViewNotice& view);
   void on_over(const wire::Over& over);
   void on_stop(const wire::Stop& stop);
   void on_refusal(const wire::Refusal& refusal);
@@ -215,9 +217,11 @@ class Supervision {
   Driver& driver_;
   const Nanos began_;
   JobWord word_;
-  std::deque<Charge> workers_;  // in the order of their start
-  membership::IdSet former_;    // those that were forgotten
-  std::vector<Missed> missed_;  // whose end nobody saw, and no coordinator has heard of
+  std::deque<Charge> workers_;        // in the order of their start
+  membership::IdSet former_;          // those that were forgotten
+  std::uint64_t former_view_ = 0;     // the newest that one of them was in
+  std::set<std::uint64_t> told_now_;  // whose end the coordinator that there is now knows of
+  std::vector<Missed> missed_;        // whose end nobody saw, and no coordinator has heard of
   std::uint32_t slots_ = 0;
   bool refused_ = false;
 

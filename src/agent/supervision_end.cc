@@ -91,7 +91,11 @@ bool Supervision::coordinator_is_done() {
   driver_.drain();
   bool begun = word_.has_begun() || options_.attached;  // the coordinator may not have said yet that it has
   bool done = begun ? word_.is_over() : deaths_.all_answered();
-  return done || clock_.now() >= std::max({deaths_.told_at(), began_, stopping_since_}) + Deaths::kLastWord;
+  // How its workers ended nobody else can tell a coordinator that is out of reach for a while.
+  bool untold =
+      std::ranges::any_of(workers_, [](const Charge& worker) { return !worker.running() && !worker.heard_of; });
+  auto patience = options_.part && begun && untold && driver_.missed_for() ? kLoneliness : Deaths::kLastWord;
+  return done || clock_.now() >= std::max({deaths_.told_at(), began_, stopping_since_}) + patience;
 }
 
 void Supervision::judge_part() {

@@ -14,6 +14,7 @@ wire::AgentHello Supervision::hello() const { return {options_.job, options_.hos
 /// The second hello says that this is all.
 void Supervision::on_connected() {
   driver_.send(hello());
+  told_now_.clear();
   stop_.tell_again();
   tell_stop();
   for (const auto& worker : missed_) {
@@ -56,9 +57,14 @@ void Supervision::on_message(const wire::Message& message) {
 
 void Supervision::on_parted(const wire::Parted& parted) {
   deaths_.answered(parted.id);
+  told_now_.insert(parted.id);
   std::erase_if(missed_, [&](const Missed& worker) { return worker.id == parted.id; });
-  if (auto* worker = charge(parted.id); worker && !std::exchange(worker->heard_of, true))
+  auto* worker = charge(parted.id);
+  if (worker ? worker->heard_of : former_.contains(parted.id)) return;  // an earlier coordinator has said it
+  if (worker) {
+    worker->heard_of = true;
     worker->plans_until = word_.state().view.epoch + 1;
+  }
   driver_.note_told(parted.id);
   if (auto death = deaths_.explain(parted.id, parted.goodbye != 0)) on_death(*death);
   if (!parted.goodbye) name_early_exit(parted.id);
@@ -81,7 +87,23 @@ void Supervision::start_worker(std::uint64_t id) {
   cannot_start_ = started.error();
 }
 
+/// A coordinator that did not get its predecessor's last memory takes members for alive of whose end that one had
+/// heard.
+void Supervision::tell_again(const wire::ViewNotice& view) {
+  for (const auto& member : view.members) {
+    const auto* worker = find(member.id);
+    bool known = worker ? !worker->running() && worker->heard_of : former_.contains(member.id);
+    if (!known || !told_now_.insert(member.id).second) continue;
+    auto ended = worker ? ended_of(member.id, *worker->ending, worker->ending->words())
+                        : wire::Ended{.id = member.id, .words = "it ended before"};
+    if (!worker) ended.view = former_view_;
+    ended.taken = 1;  // it has been counted
+    driver_.send(ended);
+  }
+}
+
 void Supervision::on_state(const wire::JobState& state) {
+  tell_again(state.view);
   auto news = word_.on_state(state);
   if (news == StateNews::again && !options_.part) driver_.say(restart_line(state.view));
   if (news != StateNews::nothing && word_.is_over()) {
@@ -107,7 +129,9 @@ void Supervision::forget() {
     if (may_be_forgotten(worker)) ids.push_back(worker.id);
   for (auto id : ids) {
     former_.add(id);
+    former_view_ = std::max(former_view_, driver_.note_of(id).view);
     deaths_.forget(id);
+    told_now_.erase(id);
     driver_.forget(id);
     std::erase_if(workers_, [&](const Charge& worker) { return worker.id == id; });
   }

@@ -17,6 +17,9 @@ constexpr std::uint64_t kNumbersAhead = 64;
 void add_facts(const membership::Memory& own, membership::Memory& memory) {
   auto place = [](const membership::View& view) { return std::pair(view.epoch, view.term); };
   if (own.view.restarts != memory.view.restarts || memory.view.members.empty()) return;
+  // It began the job too, and could not store that: nobody has heard of it.
+  bool another_beginning = place(own.view) == place(memory.view) && own.view.hash() != memory.view.hash();
+  if (another_beginning) return;
   if (place(own.view) > place(memory.view)) {
     memory.view = own.view;
     memory.said = own.said;  // what was said of an end before that view is taken back by it

@@ -91,8 +91,9 @@ bool Member::out_of_reach(const View& successor) const {
 }
 
 bool Member::anybody_holds() const {
-  return std::ranges::any_of(votes_, [&](const auto& vote) {
-    return view_.rank_of(vote.first) >= 0 && (vote.second.holds || vote.second.stored);
+  return std::ranges::any_of(votes_, [&](const auto& entry) {
+    const auto& [id, vote] = entry;
+    return view_.rank_of(id) >= 0 && (vote.holds || (vote.stored && !never_acted_in(*vote.stored)));
   });
 }
 

@@ -38,7 +38,7 @@ Coordinator::Coordinator(CoordinatorOptions options, const std::optional<Memory>
   }
   for (const auto& [id, host] : memory->invited) {
     workers_[id].invited = true;
-    workers_[id].self.host = host;
+    workers_[id].self.host = workers_[id].host = host;
   }
   for (const auto& host : memory->hosts) agents_.try_emplace(host);
   said_ = memory->said;
@@ -50,9 +50,10 @@ Memory Coordinator::memory() const {
   if (formed()) spare = static_cast<std::ptrdiff_t>(waiting().size());
   Memory memory{view_, wanted_, static_cast<std::uint32_t>(spare), next_id_, restarts_, stopping_};
   for (const auto& [id, worker] : workers_) {
-    if (worker.outcome == Outcome::finished || (worker.outcome != Outcome::running && was_last(id)))
-      memory.outcomes[id] = worker.outcome;
-    if (has_ended(worker) && was_last(id)) memory.ended[id] = worker.last_view;
+    // A worker outside of the view that has not ended may go on to another loop; if not, its agent will say so.
+    bool counts = was_last(id) || (worker.outcome == Outcome::finished && has_ended(worker));
+    if (counts && worker.outcome != Outcome::running) memory.outcomes[id] = worker.outcome;
+    if (counts && has_ended(worker)) memory.ended[id] = worker.last_view;
     if (worker.invited && !worker.ended && !in_view(id)) memory.invited.emplace(id, worker.self.host);
   }
   for (const auto& [host, agent] : agents_) memory.hosts.insert(host);
@@ -159,7 +160,7 @@ void Coordinator::form_first_view() {
 /// Nobody has state any more, and there is a checkpoint: those who are ready begin with it.
 void Coordinator::begin_again() {
   if (!lost() || rescue_ != Rescue::possible) return;
-  auto ids = waiting();
+  auto ids = ready();
   if (ids.empty()) return;
   auto next = view_;
   next.term = term_ = std::max(term_, view_.term) + 1;
@@ -176,7 +177,10 @@ void Coordinator::begin_again() {
   leading_ = true;
   promised_.clear();
   learn(next);
-  for (const auto& member : next.members) send_to(member.id, notice_of(view_));
+  for (const auto& member : next.members) {
+    workers_.at(member.id).ready = false;  // also of one that has been in the view before
+    send_to(member.id, notice_of(view_));
+  }
 }
 
 void Coordinator::on(Link link, const wire::Ready& ready) {

@@ -114,7 +114,8 @@ struct Memory {
   int restarts = 0;                             ///< left; below zero: so many are not replaced
   wire::Stopping stopping{};                    ///< somebody asked for the end of the job
   std::map<std::uint64_t, Outcome> outcomes{};  ///< of the view's members, or a later one's, whose loop has ended
-  /// Members of the view, or of a later one, whose process has ended, and the epoch of the view that each was in.
+  /// Members of the view, or of a later one, and those who finished, whose process has ended, and the epoch of the view
+  /// that each was in.
   std::map<std::uint64_t, std::uint64_t> ended{};
   /// Workers outside of the view that were in a plan, and are not known to have ended: they may have become members.
   /// Each with its host.
@@ -157,6 +158,8 @@ class Coordinator {
   bool needs_checkpoint() const { return lost() && rescue_ == Rescue::open; }
   /// How the job ended: running while it has not, else finished, stopped or failed.
   Outcome verdict() const;
+  /// What it knows of everybody, and why the job is over or not: lines for whoever looks for a fault.
+  std::string describe() const;
   const View& view() const { return view_; }
   Memory memory() const;
   /// Workers of which more is known than that they have ended.
@@ -240,6 +243,7 @@ class Coordinator {
   static bool has_note(const Worker& worker) { return worker.ended && worker.last_view > 0; }
   static bool is_there(const Worker& worker) { return worker.link && !worker.ended; }
   enum class End { bad, good, taken };
+  void refuse_to_begin(const wire::Ended& ended);
   void count(Worker& worker, End end);
   bool stopping() const { return stopping_ != wire::Stopping::no; }
   bool in_view(std::uint64_t id) const { return view_.rank_of(id) >= 0; }
@@ -248,6 +252,7 @@ class Coordinator {
   bool steady() const;
   std::vector<wire::Member> target() const;
   std::vector<std::uint64_t> waiting() const;
+  std::vector<std::uint64_t> ready() const;
   std::uint32_t needed_to_form() const;
   std::optional<std::uint64_t> worker_at(Link link) const;
   std::string answer_to(const wire::Resize& resize) const;

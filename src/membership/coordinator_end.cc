@@ -109,7 +109,9 @@ bool Coordinator::may_have_switched() const {
   });
 }
 
+/// What was said binds, also a coordinator that was told of it and does not know all of those who are gone.
 bool Coordinator::over() const {
+  if (said_ && formed()) return true;
   return all_gone() && !may_have_switched() && !(lost() && rescue_ != Rescue::impossible);
 }
 
@@ -125,7 +127,7 @@ bool Coordinator::lost() const {
 
 Letters Coordinator::on_checkpoint(std::optional<std::uint64_t> step, const std::string& why) {
   if (!needs_checkpoint()) return act();
-  bool some_will_come = restarts_ >= 0 || !waiting().empty();
+  bool some_will_come = restarts_ >= 0 || !ready().empty();
   rescue_ = step && some_will_come ? Rescue::possible : Rescue::impossible;
   resume_step_ = step.value_or(0);
   no_rescue_ = step ? "no restarts are left (--max-restarts)" : why;
@@ -145,15 +147,15 @@ void Coordinator::tell_over() {
   tell_agents_over(*said_);
 }
 
-/// Somebody's last loop is finished. One that has ended may have finished a loop before the program's last: then others
-/// have trained on, or were stopped, in a view without it.
+/// Somebody's last loop is finished. One outside of the view may have finished a loop before the program's last: then
+/// others have trained on, or were stopped, in a view without it.
 bool Coordinator::anybody_finished() const {
   if (any_member(Outcome::stopped)) return false;  // in the program's last loop, where all say the same
   if (any_member(Outcome::finished)) return true;
   auto newest = trained_in();
   return std::ranges::any_of(workers_, [&](const auto& entry) {
     const auto& worker = entry.second;
-    return worker.outcome == Outcome::finished && (!worker.ended || std::max(worker.last_view, worker.view) >= newest);
+    return worker.outcome == Outcome::finished && std::max(worker.last_view, worker.view) >= newest;
   });
 }
 
@@ -188,6 +190,45 @@ std::string Coordinator::reason_of_failure() const {
   }
   if (others) ends += fmt::format(" and {} more", others);
   return fmt::format("no worker is left that holds the state of the training ({}); {}", ends, no_rescue_);
+}
+
+std::string Coordinator::describe() const {
+  auto names = [](std::initializer_list<std::pair<const char*, bool>> facts) {
+    std::string text;
+    for (auto [name, holds] : facts)
+      if (holds) text += fmt::format(" {}", name);
+    return text;
+  };
+  auto text = fmt::format("view {} of term {}, wanted {}, restarts {}, newest of the dead {}, trained in {}:{}\n",
+                          view_.epoch, view_.term, wanted_, restarts_, newest_of_the_dead(), trained_in(),
+                          names({{"leading", leading_},
+                                 {"planned", plan_.has_value()},
+                                 {"all-gone", all_gone()},
+                                 {"may-know-more", may_know_more()},
+                                 {"may-have-switched", may_have_switched()},
+                                 {"lost", lost()},
+                                 {"needs-checkpoint", needs_checkpoint()},
+                                 {"said", said_.has_value()},
+                                 {"over", over()}}));
+  for (const auto& [id, worker] : workers_)
+    text += fmt::format("worker {} on '{}', view {}, last view {}, {}:{}\n", id, worker.host, worker.view,
+                        worker.last_view, name_of(worker.outcome),
+                        names({{"member", in_view(id)},
+                               {"connected", worker.link != 0},
+                               {"named", worker.named},
+                               {"ready", worker.ready},
+                               {"invited", worker.invited},
+                               {"goodbye", worker.goodbye},
+                               {"ended", worker.ended},
+                               {"counted", worker.counted},
+                               {"left", worker.left},
+                               {"may-be-member", may_be_member(id)},
+                               {"may-decide", may_decide(worker)}}));
+  for (const auto& [host, agent] : agents_)
+    text +=
+        fmt::format("agent of '{}', {} slots:{}\n", host, agent.slots,
+                    names({{"connected", agent.link != 0}, {"complete", agent.complete}, {"told", agent.told_over}}));
+  return text;
 }
 
 /// After the newest view: an agent that hears of one later takes the end back.

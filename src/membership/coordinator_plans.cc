@@ -24,11 +24,18 @@ bool Coordinator::steady() const {
 
 /// Workers outside of the view that can be taken in: those who have been in it before come first.
 std::vector<std::uint64_t> Coordinator::waiting() const {
+  auto ids = ready();
+  std::erase_if(ids, [&](auto id) { return in_view(id); });
+  return ids;
+}
+
+/// The same with members that have said that they are in no view: theirs was lost with those who had the state.
+std::vector<std::uint64_t> Coordinator::ready() const {
   std::vector<std::uint64_t> ids;
   for (bool served : {true, false})
     for (const auto& [id, worker] : workers_)
       if (worker.served == served && worker.link && worker.ready && !worker.ended && !worker.goodbye &&
-          worker.going == Going::no && worker.unreached_until <= now_ && !in_view(id))
+          worker.going == Going::no && worker.unreached_until <= now_)
         ids.push_back(id);
   return ids;
 }

@@ -84,15 +84,22 @@ void Coordinator::on(Link link, const wire::Ended& ended) {
   if (!formed() && (ended.taken || lacks_slots(agent->first))) {  // somebody else, somewhere else, will begin the job
     workers_.erase(ended.id);
     former_.expect_no_more(ended.id);
-    return send(link, wire::Parted{ended.id, 0});
+    send(link, wire::Parted{ended.id, 0});
+    return refuse_to_begin(ended);
   }
   count(worker, ended.taken ? End::taken : ended.good ? End::good : End::bad);
   send(link,
        wire::Parted{ended.id, static_cast<std::uint8_t>(has_parted(worker) && worker.outcome != Outcome::failed)});
+  refuse_to_begin(ended);
+}
+
+/// If this was one too many.
+void Coordinator::refuse_to_begin(const wire::Ended& ended) {
   if (formed() || said_) return;
   if (ended.view > 0) return;  // it was in a view: the job has begun, and this coordinator will hear of it
   auto left = std::count_if(workers_.begin(), workers_.end(), [](const auto& entry) { return !entry.second.ended; });
-  if (static_cast<std::uint32_t>(left) >= needed_to_form()) return;
+  auto to_come = std::max<std::ptrdiff_t>(std::ptrdiff_t{wanted_} - std::ssize(workers_), 0);
+  if (left + to_come >= std::ptrdiff_t{needed_to_form()}) return;
   said_ = wire::Over{static_cast<std::uint8_t>(Outcome::failed),
                      fmt::format("worker {} ended before the job began ({})", ended.id, ended.words)};
   for (const auto& [id, waits] : workers_)
@@ -327,7 +334,8 @@ void Coordinator::start_workers() {
       if (worker.ended && (!worker.counted || (worker.left && !begins_again))) return;
       bool gone = worker.ended || lost_with_host(worker) ||
                   (worker.goodbye && (begins_again || worker.outcome == Outcome::failed));
-      there -= worker.going == Going::replaced || (gone && (begins_again || !in_view(id)));
+      bool behind = begins_again && in_view(id) && !worker.ready;  // in a view that is lost, and may not know it
+      there -= worker.going == Going::replaced || behind || (gone && (begins_again || !in_view(id)));
     }
   }
   auto wanted = std::int64_t{wanted_} + (formed() ? options_.spare : 0) + std::min(restarts_, 0);

@@ -41,5 +41,27 @@ TEST(JobWord, WhatWasSaidOfTheEndMayBeTakenBack) {
   EXPECT_FALSE(news.is_over());
 }
 
+TEST(JobWord, AnOlderViewTakesNothingBack) {
+  JobWord news(4);
+  news.on_state(state_of(3));
+  auto older = state_of(1);
+  older.wanted = 7;
+  EXPECT_EQ(news.on_state(older), StateNews::nothing);
+  EXPECT_EQ(news.state().view.epoch, 3U);
+  EXPECT_EQ(news.state().wanted, 7U);
+  EXPECT_EQ(news.on_state(state_of(3)), StateNews::nothing);
+}
+
+TEST(JobWord, OfAStopTheCoordinatorHasTheLastWord) {
+  JobWord news(1);
+  EXPECT_EQ(news.outcome_of_a_stop(), Outcome::stopped);
+  wire::Over over;
+  over.outcome = static_cast<std::uint8_t>(Outcome::failed);
+  news.on_over(over);
+  EXPECT_EQ(news.outcome_of_a_stop(), Outcome::stopped) << "it had not begun";
+  news.on_state(state_of(1));
+  EXPECT_EQ(news.outcome_of_a_stop(), Outcome::failed);
+}
+
 }  // namespace
 }  // namespace pliant::agent

@@ -28,7 +28,7 @@ TEST(Lead, WhatTheCoordinatorSaysIsTheVerdict) {
     EXPECT_EQ(lead.on_state(state_of(1)), StateNews::first);
     EXPECT_TRUE(lead.on_over(over_as(said)));
     EXPECT_FALSE(lead.on_over(over_as(said))) << "once";
-    EXPECT_TRUE(lead.may_conclude(Nanos(0)));
+    EXPECT_TRUE(lead.may_conclude(Nanos(0), true));
     EXPECT_TRUE(lead.conclude());
     EXPECT_FALSE(lead.conclude()) << "once";
     EXPECT_EQ(lead.verdict().outcome(), said);
@@ -85,10 +85,15 @@ TEST(Lead, WaitsForTheLastWordOnAJobThatHasBegun) {
   Lead begun(2), unbegun(2);
   begun.on_state(state_of(1));
   for (auto* lead : {&begun, &unbegun}) lead->stop(0);
-  EXPECT_TRUE(unbegun.may_conclude(Nanos(1)));
-  EXPECT_FALSE(begun.may_conclude(Nanos(1)));
-  EXPECT_FALSE(begun.may_conclude(Nanos(1) + Deaths::kLastWord - Nanos(1)));
-  EXPECT_TRUE(begun.may_conclude(Nanos(1) + Deaths::kLastWord));
+  EXPECT_FALSE(unbegun.may_conclude(Nanos(1), true)) << "nobody has said so";
+  unbegun.on_state(state_of(0));
+  EXPECT_TRUE(unbegun.may_conclude(Nanos(1), true));
+  EXPECT_FALSE(unbegun.may_conclude(Nanos(1), false)) << "it may have begun since";
+  unbegun.on_connected();
+  EXPECT_FALSE(unbegun.may_conclude(Nanos(1), true)) << "another coordinator, who may know more";
+  EXPECT_FALSE(begun.may_conclude(Nanos(1), true));
+  EXPECT_FALSE(begun.may_conclude(Nanos(1) + Deaths::kLastWord - Nanos(1), true));
+  EXPECT_TRUE(begun.may_conclude(Nanos(1) + Deaths::kLastWord, true));
 }
 
 TEST(Lead, HeedsAStopOnceAndMoreForce) {

@@ -182,6 +182,32 @@ TEST_F(Receptions, WhatFollowsTheFirstViewWaitsForIt) {
   EXPECT_EQ(desk_.sent<wire::Start>(kAgent).size(), 1U);
 }
 
+/// What was held back only because of the first view is older than what is said next.
+TEST_F(Receptions, StatesComeInTheirOrder) {
+  make(1);
+  agent_comes();
+  starts(0);
+  auto first = std::exchange(desk_.questions, {});
+  stranger_comes();
+  say(kStranger, wire::Resize{2});
+  auto second = std::exchange(desk_.questions, {});
+  ASSERT_FALSE(second.empty());
+  desk_.letters.clear();
+  for (const auto& tell : first) tell(kSure);
+  say(kStranger, wire::Resize{3});
+  auto wanted = [&] {
+    std::vector<std::uint32_t> all;
+    for (const auto& state : desk_.sent<wire::JobState>(kAgent)) all.push_back(state.wanted);
+    return all;
+  };
+  EXPECT_EQ(wanted(), (std::vector<std::uint32_t>{1, 2, 3}));
+  EXPECT_TRUE(desk_.sent<wire::Answer>(kStranger).empty());
+  for (const auto& tell : second) tell(kSure);
+  desk_.answer(kSure);
+  EXPECT_EQ(wanted(), (std::vector<std::uint32_t>{1, 2, 3}));
+  EXPECT_EQ(desk_.sent<wire::Answer>(kStranger).size(), 2U);
+}
+
 TEST_F(Receptions, FactsAreSaidAtOnce) {
   make_running_on_two();
   end(0);

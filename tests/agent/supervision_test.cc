@@ -420,5 +420,51 @@ TEST_F(ForgetfulSupervisions, WhoIsNamedOrMayBeIsNotForgotten) {
   EXPECT_TRUE(driver_.forgotten.empty()) << "how the job ends may be its word";
 }
 
+/// It takes members for alive of whose end only its predecessor has heard.
+TEST_F(ForgetfulSupervisions, ACoordinatorThatKnowsLessIsToldOnceMore) {
+  make_running({0, 1}, {0, 1});
+  replace(1, 2);
+  replace(2, 3);
+  ASSERT_EQ(driver_.forgotten.size(), 2U);
+  ends(3, kKilled);
+  hear(wire::Parted{3, 0});
+  auto said = driver_.said;
+  driver_.letters.clear();
+  hear_view({0, 3});
+  EXPECT_TRUE(driver_.sent<wire::Ended>().empty()) << "this one has heard of worker 3";
+  supervision_->on_connected();
+  driver_.letters.clear();
+  for (int time = 0; time < 2; ++time) hear_view({0, 1, 3});
+  auto told = driver_.sent<wire::Ended>();
+  ASSERT_EQ(told.size(), 2U) << "once";
+  EXPECT_EQ(told[0].id, 1U);
+  EXPECT_EQ(told[0].view, 3U) << "in none after that";
+  EXPECT_EQ(told[1].id, 3U);
+  for (const auto& ended : told) EXPECT_EQ(ended.taken, 1) << "it has been counted";
+  for (const auto& ended : told) hear(wire::Parted{ended.id, 0});
+  EXPECT_EQ(driver_.said, said) << "people have heard of it";
+}
+
+TEST_F(Supervisions, APartWaitsForACoordinatorThatHasNotHeardHowItsWorkersEnded) {
+  for (bool reachable : {true, false}) {
+    SupervisionOptions options;
+    options.part = true;
+    options.host = "a";
+    make(options);
+    supervision_->on_slots(1);
+    supervision_->on_connected();
+    hear(wire::Start{0});
+    hear_view({0});
+    hear(wire::stop_of(wire::Stopping::in_order));
+    if (!reachable) driver_.missed = 0s;
+    ends(0, kWell);
+    ASSERT_EQ(supervision_->phase(), Phase::settling);
+    clock_.advance(Deaths::kLastWord);
+    EXPECT_EQ(supervision_->judged(), reachable);
+    clock_.advance(Supervision::kLoneliness);
+    EXPECT_TRUE(supervision_->judged());
+  }
+}
+
 }  // namespace
 }  // namespace pliant::agent

@@ -128,6 +128,20 @@ TEST_F(Tenures, WhatCouldNotBeStoredCountsIfItIsOfTheSameLineage) {
   }
 }
 
+/// This host's last coordinator began the job too, but could not store that, and so told nobody.
+TEST_F(Tenures, AnotherBeginningCountsForNothing) {
+  auto stored = memory_in_view(1);
+  ASSERT_TRUE(server_.replace(memory_key("job"), 0, memory_text(stored)).value().won);
+  auto own = memory_in_view(1);
+  own.view.members[0].id += 7;
+  own.said = wire::Over{static_cast<std::uint8_t>(Outcome::failed)};
+  begin(true, own);
+  while (!serves_) scheduler_.step();
+  ASSERT_TRUE(found_);
+  EXPECT_EQ(found_->view.members[0].id, stored.view.members[0].id);
+  EXPECT_FALSE(found_->said);
+}
+
 TEST_F(Tenures, WhatIsSaidIsStored) {
   auto& tenure = begin();
   run_for(1s);

@@ -407,5 +407,23 @@ TEST(Candidate, ANewcomerThatHasFallenOutIsNotWaitedFor) {
   EXPECT_EQ(ids_of(three.view()), (Ids{3}));
 }
 
+/// What it has stored is of no use: whoever had a vote in it is dead, and has given it no state.
+TEST(Candidate, ANewcomerWhoseStoredViewDiedWithItsVotesGivesUp) {
+  auto view = view_of(1, 15, {8, 11, 12});
+  view.newcomers = {11, 12};
+  Member twelve(12, view);
+  twelve.set_holds(false);
+  (void)twelve.on_lost(11, false, kNow);
+  (void)twelve.on_message(8, wire::Claim{2, 1}, kNow);
+  auto next = view_of(2, 16, {8, 12});
+  next.newcomers = {12};
+  (void)twelve.on_message(8, proposal(2, next), kNow);
+  ASSERT_TRUE(twelve.stored());
+  (void)twelve.on_lost(8, true, kNow, view.epoch);
+  auto out = twelve.on_lost(11, true, kNow, view.epoch);
+  for (int turn = 1; turn < 5 && !out.evicted; ++turn) out = twelve.on_time(kNow + Member::kPatience * 4 * turn);
+  EXPECT_TRUE(out.evicted) << "others may begin again from a checkpoint";
+}
+
 }  // namespace
 }  // namespace pliant::membership

@@ -287,5 +287,105 @@ TEST_F(CoordinatorEnd, AJobOnOneHostHasNobodyElseToTell) {
   EXPECT_FALSE(machine_->some_have_not_heard());
 }
 
+// ---- what a successor knows ----
+
+/// Two finished and were not reached any more by the third, which went on alone and was killed before its own end.
+TEST_F(CoordinatorEnd, WhoeverFinishedOutsideOfTheLastViewHasFinishedForASuccessorToo) {
+  make_running({.wanted = 3, .checkpoints = true});
+  for (std::uint64_t id : {1, 2})
+    say(kAgent, wire::Ended{id, 1, "exit code 0", 0, 1, static_cast<std::uint8_t>(Outcome::finished)});
+  adopt(view_of(2, 2, {0}), 0);
+  for (int turn = 0; turn < 2; ++turn) {
+    auto memory = machine_->memory();
+    EXPECT_EQ(memory.outcomes.at(1), Outcome::finished);
+    EXPECT_EQ(memory.ended.at(1), 1U);
+    make({.wanted = 3, .checkpoints = true}, memory);
+    CoordinatorTest::hello();
+    CoordinatorTest::hello();  // which names nobody: an earlier coordinator has heard of all
+  }
+  say(kAgent, ended(0, 2));
+  out_ = machine_->on_time(10s);
+  EXPECT_EQ(machine_->verdict(), Outcome::finished);
+  EXPECT_FALSE(machine_->needs_checkpoint());
+}
+
+TEST_F(CoordinatorEnd, WhatWasSaidOfTheEndIsSaidByWhoeverDoesNotKnowAllTheDead) {
+  auto memory = memory_of_two_hosts();
+  memory.said = wire::Over{static_cast<std::uint8_t>(Outcome::finished)};
+  make({.wanted = 1}, memory);
+  agent_comes(kLauncher, "", 0);
+  ASSERT_EQ(sent<wire::Over>(kLauncher).size(), 1U);
+  EXPECT_EQ(machine_->verdict(), Outcome::finished);
+  auto member = join_of(1);
+  member.view = notice_of(view_of(2, 2, {1}));
+  join(member);
+  EXPECT_EQ(machine_->verdict(), Outcome::running) << "a view that nobody had heard of takes it back";
+}
+
+/// It is stopped, and has been since the program's first loop; the others went on to the second.
+TEST_F(CoordinatorEnd, TheEndOfAnEarlierLoopIsNoEndOfTheJob) {
+  make_running({.wanted = 2});
+  say(link_of(1), wire::LoopEnded{static_cast<std::uint8_t>(Outcome::finished)});
+  adopt(view_of(2, 2, {0}), 0);
+  wire::Progress progress;
+  progress.step = 7;
+  progress.view = 2;
+  say(link_of(0), progress);
+  say(kAgent, ended(0, 2));
+  out_ = machine_->on_time(10s);
+  EXPECT_NE(machine_->verdict(), Outcome::finished);
+}
+
+/// Their host's agent, which came after they were killed with the one before, has nobody to name.
+TEST_F(CoordinatorEnd, InvitedWorkersThatAreGoneAreReplacedByASuccessor) {
+  auto memory = memory_of_two_hosts();
+  memory.wanted = 2;
+  memory.restarts = 10;
+  memory.invited = {{1, "b"}, {2, "b"}, {3, "b"}};
+  make({.wanted = 2, .checkpoints = true}, memory);
+  first_agent_tells_of_death(1);
+  agent_comes(kSecond, "b");
+  if (machine_->needs_checkpoint()) out_ = machine_->on_checkpoint(60);
+  out_ = machine_->on_time(20s);
+  EXPECT_EQ(machine_->memory().next_id, 7U) << "two are asked for\n" << machine_->describe();
+}
+
+// ---- whoever was left behind in a view that is lost ----
+
+TEST_F(CoordinatorEnd, AMemberThatIsInNoViewAnyMoreBeginsAgain) {
+  make_running({.wanted = 2, .checkpoints = true});
+  auto grown = view_of(1, 2, {0, 1});
+  grown.newcomers = {1};
+  adopt(grown, 0);
+  resize(1);
+  out_ = machine_->on_gone(0);
+  end(0, false);
+  say(link_of(1), wire::Ready{"w[3]", 2});  // it had no state, and nobody is left who could have given it any
+  out_ = machine_->on_time(10s);
+  ASSERT_TRUE(machine_->needs_checkpoint()) << machine_->describe();
+  out_ = machine_->on_checkpoint(60);
+  EXPECT_EQ(machine_->view().epoch, 3U);
+  EXPECT_EQ(ids_of(machine_->view().members), (Ids{1}));
+  EXPECT_EQ(sent_to_worker<wire::ViewNotice>(1).size(), 1U);
+  out_ = machine_->on_time(20s);
+  EXPECT_FALSE(machine_->needs_checkpoint()) << "it has begun";
+}
+
+TEST_F(CoordinatorEnd, AMemberThatDoesNotKnowThatItsViewIsLostIsNotWaitedFor) {
+  make_running({.wanted = 2, .checkpoints = true});
+  auto grown = view_of(1, 2, {0, 1});
+  grown.newcomers = {1};
+  adopt(grown, 0);
+  adopt(grown, 1);
+  resize(1);
+  say(kAgent, ended(0, 3));  // in a view without worker 1
+  out_ = machine_->on_time(10s);
+  say(link_of(1), wire::Promise{0, notice_of(grown)});  // it knows of no other
+  out_ = machine_->on_time(20s);
+  ASSERT_TRUE(machine_->needs_checkpoint()) << machine_->describe();
+  out_ = machine_->on_checkpoint(60);
+  EXPECT_EQ(started(), (Ids{2})) << machine_->describe();
+}
+
 }  // namespace
 }  // namespace pliant::membership

@@ -86,6 +86,19 @@ TEST_F(CoordinatorTest, AnEndBeforeTheFirstViewIsNoHarmIfEnoughAreLeft) {
   EXPECT_TRUE(machine_->formed());
 }
 
+/// Fewer were asked for after the first had died; the second was lost with its agent.
+TEST_F(CoordinatorTest, AJobThatNobodyIsLeftToBeginFails) {
+  make_with_agent({.wanted = 2});
+  for (std::uint64_t id = 0; id < 2; ++id) say(kAgent, wire::Started{id, 100});
+  resize(1);
+  end(1, false);
+  EXPECT_TRUE(sent<wire::Over>(kAgent).empty()) << "the other one is enough";
+  wire::Ended taken{0, 0, "it ended while there was no agent", 1};
+  say(kAgent, taken);
+  ASSERT_EQ(sent<wire::Over>(kAgent).size(), 1U) << machine_->describe();
+  EXPECT_EQ(machine_->verdict(), Outcome::failed);
+}
+
 // ---- takeover ----
 
 TEST_F(CoordinatorTest, ASuccessorWithoutMemoryTakesADeathForNoFailedBeginning) {

@@ -138,7 +138,8 @@ TEST(Member, WhoeverWasLeftBehindKnowsTheViewThatTheOthersMayNotKnow) {
   (void)two.on_lost(0, true, kNow, large.epoch);
   (void)two.on_lost(1, false, kNow);  // which is out of reach for a while
   (void)two.on_message(4, promise(two.promised(), large), kNow);
-  auto out = two.on_message(1, letter_to<wire::Promise>(one.on_message(2, wire::Claim{two.promised(), 1}, kNow), 2), kNow);
+  auto out =
+      two.on_message(1, letter_to<wire::Promise>(one.on_message(2, wire::Claim{two.promised(), 1}, kNow), 2), kNow);
   EXPECT_EQ(two.view().hash(), next.hash());
   EXPECT_EQ(ids_of(view_in(letter_to<wire::Propose>(out, 4).view)), (Ids{2, 4}));
 }

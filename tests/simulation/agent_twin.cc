@@ -98,7 +98,7 @@ bool AgentTwin::launcher_has_ended() {
     offices_.end_parts(span > kGrace + 2 * kMargin);
   }
   if (offices_.any_part_runs()) return false;
-  return lead_.may_conclude(now) && lead_.conclude();
+  return lead_.may_conclude(now, connection_ != 0) && lead_.conclude();
 }
 
 Outcome AgentTwin::outcome() const {
@@ -141,7 +141,7 @@ void AgentTwin::connect() {
   wire::AgentHello watching{"simulated", "", 0, ""};
   send(watching);
   send(watching);
-  lead_.wish().tell_again();
+  lead_.on_connected();
 }
 
 void AgentTwin::on_closed(std::uint64_t connection) {

@@ -135,10 +135,7 @@ session::WorkerNote CoordinatorTwin::note_of(std::uint64_t worker) const { retur
 void CoordinatorTwin::send(std::uint64_t link, const wire::Message& message) { offices_.say(link, message); }
 
 void CoordinatorTwin::hang_up(std::uint64_t link) {
-  // Not within the event: what was sent comes first.
-  offices_.world().scheduler().after(Nanos(1), [alive = alive_, this, link] {
-    if (*alive) offices_.close(link);
-  });
+  offices_.close_after_last_word(link);
 }
 
 /// What is on the way has not come: connections here hold nothing that could be read earlier.

@@ -143,6 +143,7 @@ void Job::check_verdict() {
   if (outcome == Outcome::failed && lost && !checker_.any_finished()) return;
   // All who were left may have been asked to leave, one after the other.
   if (outcome == Outcome::stopped && (faults_.stop_asked() || faults_.notified()) && !checker_.any_finished()) return;
+  note_situation();
   world_.fail(fmt::format(
       "the job is called {}, {} worker has finished, {}: {}", name_of(outcome), checker_.any_finished() ? "a" : "no",
       faults_.stop_asked() ? "it was to stop" : "nobody stopped it", world_.offices().end()->reason));
@@ -152,12 +153,8 @@ void Job::check_verdict() {
 void Job::note_situation() {
   auto* coordinator = world_.offices().coordinator();
   if (!coordinator) return world_.note("there is no coordinator");
-  const auto& view = coordinator->view();
-  std::string members;
-  for (const auto& member : view.members)
-    members += fmt::format(" {}{}", member.id, world_.lives(member.id) ? "" : " (gone)");
-  world_.note("the coordinator knows view {} of term {} with{}; over {}, outcome {}", view.epoch, view.term, members,
-              coordinator->over(), name_of(coordinator->verdict()));
+  std::istringstream lines(coordinator->describe());
+  for (std::string line; std::getline(lines, line);) world_.note("the coordinator knows: {}", line);
   for (auto* process : world_.workers()) world_.note("worker {} acts in view {}", process->id(), process->last_view());
 }
 

@@ -294,6 +294,12 @@ void Offices::close(std::uint64_t number) {
   if (twin && twin->serves()) twin->on_closed(number);
 }
 
+void Offices::close_after_last_word(std::uint64_t number) {
+  auto at = wires_.find(number);
+  if (at == wires_.end()) return;
+  world_.scheduler().after(at->second.from.left(world_.now()) + Nanos(1), [this, number] { close(number); });
+}
+
 void Offices::hang_up(const TwinTransport& transport) {
   for (auto& [number, wire] : wires_) {
     if (wire.worker != &transport) continue;

@@ -91,6 +91,8 @@ class Offices {
   void kill_coordinator_at(const std::string& place);
   std::uint64_t connect_agent(AgentTwin& agent);
   void close(std::uint64_t connection);
+  /// By its coordinator: what that has said before arrives.
+  void close_after_last_word(std::uint64_t connection);
   void say(std::uint64_t connection, const wire::Message& message);
   void heard_over() { over_said_ = true; }
   /// It runs no more.

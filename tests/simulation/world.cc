@@ -199,6 +199,8 @@ void World::fail(const std::string& why) {
 void World::worker_failed(Process& process, const std::string& why) {
   // Nobody was left to tell it that the job is over, because the agent of its host had been killed.
   if (offices_.end() && why.starts_with("the job's coordinator is gone")) return;
+  // Nor is it an error that a job whose first workers were killed does not begin.
+  if (why.find("ended before the job began") != std::string::npos) return;
   // A program cannot go back to a loop that it has left; another worker takes its place.
   if (options_.checkpoint_every && why.find("this worker is in loop") != std::string::npos) return;
   fail(fmt::format("worker {} ended with an error: {}", process.id(), why));
