@@ -52,6 +52,8 @@ class Journal {
   void begin_lineage(std::uint64_t lineage, std::uint64_t steps, const std::string& folder);
   /// Another loop of the program begins, perhaps with other state.
   void begin_loop();
+  /// The next step is the first of a loop.
+  bool begins_loop() const { return begins_loop_; }
   /// A step is done here; it is written when it is stable.
   void note(record::StepRecord record);
   /// The steps noted so far are everybody's, and this was the loss of the last of them (NaN: unknown). `steps` are done

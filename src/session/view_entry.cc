@@ -204,7 +204,8 @@ Status ViewDriver::hand_over(collective::Group& group, const Verdict& verdict) {
   if (giving)
     bytes = encode(
         JobSnapshot{training_.job, training_.adaptation.save(), training_.replicas.items(),
-                    planted("unwritten-kept") ? std::vector<record::StepRecord>() : training_.journal->unwritten()});
+                    planted("unwritten-kept") ? std::vector<record::StepRecord>() : training_.journal->unwritten(),
+                    training_.journal->begins_loop()});
   // Whoever has the state says so, and how long its snapshot is.
   auto rows = group.exchange(giving || !training_.blank() ? std::to_string(bytes.size()) : "");
   if (!rows.ok()) return rows.error();
@@ -260,7 +261,8 @@ Result<JobSnapshot> ViewDriver::check(const std::string& bytes) {
 Status ViewDriver::take_up(JobSnapshot snapshot) {
   PLIANT_TRY(training_.adaptation.load(snapshot.adaptation));
   auto& job = training_.job;
-  if (snapshot.state.loop < job.loop) training_.journal->begin_loop();  // whoever gave the state is about to begin it
+  // Whoever gave the state is about to begin it.
+  if (snapshot.state.loop < job.loop || snapshot.begins_loop) training_.journal->begin_loop();
   snapshot.state.loop = job.loop;
   snapshot.state.until = job.until;
   if (planted("ledger-kept")) snapshot.state.ledger = job.ledger;

@@ -194,8 +194,15 @@ void Reductions::settle(const std::set<std::uint64_t>& lacking, StepFate fate) {
     if (state.is(ReductionTable::held) && kept) {
       state.on(ReductionTable::all_have_it);
       if (planted("result-dies")) reduction->region_.reset();
-    } else
-      start_again(*reduction);
+      continue;
+    }
+    if (with_step && fate == StepFate::complete) {
+      // The others have left this step by break, and are in another loop: nobody has it, and it counts for nothing.
+      state.on(ReductionTable::repeat);
+      state.on(ReductionTable::completed);
+      continue;
+    }
+    start_again(*reduction);
   }
 }
 

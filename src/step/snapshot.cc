@@ -114,6 +114,7 @@ std::string encode(const JobSnapshot& snapshot) {
   for (const auto& item : snapshot.items) put(out, item);
   out.put(static_cast<std::uint32_t>(snapshot.unwritten.size()));
   for (const auto& record : snapshot.unwritten) put(out, record);
+  out.put(static_cast<std::uint8_t>(snapshot.begins_loop));
   return text_of(std::move(out));
 }
 
@@ -148,6 +149,7 @@ Result<JobSnapshot> decode_snapshot(std::string_view bytes) {
     if (!record.ok()) return record.error();
     snapshot.unwritten.push_back(std::move(record).value());
   }
+  snapshot.begins_loop = in.get<std::uint8_t>() != 0;
   if (!in.finished()) return Error{Code::protocol, "malformed words about the job"};
   return snapshot;
 }

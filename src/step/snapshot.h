@@ -19,6 +19,7 @@ struct JobSnapshot {
   std::string adaptation;                     ///< monitors and policies
   std::vector<StateItem> items;               ///< names, types, counts and roles, without data
   std::vector<record::StepRecord> unwritten;  ///< lines that the giver has not written yet (Journal::unwritten)
+  bool begins_loop = false;                   ///< the giver's next step does (Journal::begins_loop)
 };
 std::string encode(const JobSnapshot& snapshot);
 /// Bounded by what the bytes hold.
