@@ -124,6 +124,8 @@ def stops(args, place):
     for kind in args.kinds:
         with multiprocessing.Pool(len(CASES)) as pool:
             seen = pool.starmap(run_case, [(args, name, kind, place) for name in CASES])
+            pool.close()
+            pool.join()  # they end by themselves: told to terminate, one may wait for a lock that another one holds
         for name, (gaps, why) in zip(CASES, seen):
             found[name, kind] = gaps
             if why:

@@ -47,8 +47,8 @@ class JobWord {
   bool is_over() const { return over_.has_value(); }
   /// How the job ended by the coordinator's word; `unsaid` if it has not said so.
   Outcome outcome_or(Outcome unsaid) const { return over_ ? wire::outcome_in(over_->outcome) : unsaid; }
-  /// The same for a job that was told to stop. The coordinator, which was told as well, may have seen before that it was
-  /// finished, or had failed; one that had not begun has not failed by that.
+  /// The same for a job that was told to stop. The coordinator, which was told as well, may have seen before that it
+  /// was finished, or had failed; one that had not begun has not failed by that.
   Outcome outcome_of_a_stop() const {
     auto said = outcome_or(Outcome::stopped);
     return said == Outcome::failed && !has_begun() ? Outcome::stopped : said;

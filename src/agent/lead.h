@@ -48,7 +48,7 @@ class Lead {
   /// Whether it begins to end with that.
   bool on_over(const wire::Over& over) {
     word_.on_over(over);
-    if (wire::outcome_in(over.outcome) == Outcome::failed && phase_ == Phase::running)
+    if (wire::outcome_in(over.outcome) == Outcome::failed && phase_ != Phase::ending)
       failure_ = over.reason.empty() ? "no worker has finished it" : word_.reason();
     return end();
   }
@@ -68,8 +68,8 @@ class Lead {
     return phase_ != Phase::ending && wire::stopping_in(stop) > wish_.asked();
   }
 
-  /// All that leads to the hosts is gone. Whether there is nothing to wait for: the job may have been done before it was
-  /// told to stop, and it may have begun under a coordinator that has yet to say so.
+  /// All that leads to the hosts is gone. Whether there is nothing to wait for: the job may have been done before it
+  /// was told to stop, and it may have begun under a coordinator that has yet to say so.
   bool may_conclude(Nanos now, bool connected) {
     if (!gone_since_) gone_since_ = now;
     bool not_begun = connected && heard_ && !word_.has_begun();

@@ -49,8 +49,10 @@ bool Supervision::judged() {
     auto said = word_.outcome_of_a_stop();
     if (verdict_.interrupted() && said == Outcome::finished)
       verdict_.finish();
+    else if (verdict_.open() && said == Outcome::failed)
+      report_failure();
     else if (verdict_.open())
-      said == Outcome::failed ? verdict_.fail(1) : verdict_.stop();
+      verdict_.stop();
     return true;
   }
   if (options_.part) {

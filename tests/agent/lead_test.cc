@@ -46,6 +46,7 @@ TEST(Lead, WhatTheCoordinatorSawBeforeItHeardOfTheStopIsTheVerdict) {
     EXPECT_TRUE(lead.conclude());
     EXPECT_EQ(lead.verdict().outcome(), said);
     EXPECT_EQ(lead.verdict().exit_status(), said == Outcome::finished ? 0 : 128 + SIGINT);
+    EXPECT_EQ(lead.failure(), said == Outcome::failed ? "no worker has finished it" : "");
   }
 }
 

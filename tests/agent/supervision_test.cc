@@ -131,6 +131,18 @@ TEST_F(Supervisions, AnAttachedAgentDoesNotWaitForEver) {
   EXPECT_EQ(exit_status(), 128 + SIGTERM);
 }
 
+/// All had been killed before the coordinator heard of the stop.
+TEST_F(Supervisions, AJobThatHadFailedBeforeItWasStoppedHasFailed) {
+  make_running({0}, {0});
+  ends(0, kKilled);
+  supervision_->on_signal(SIGTERM);
+  hear_over(Outcome::failed);
+  ASSERT_TRUE(supervision_->judged());
+  EXPECT_EQ(outcome(), Outcome::failed);
+  EXPECT_EQ(exit_status(), 128 + SIGKILL);
+  EXPECT_NE(driver_.said.find("failed: worker 0 ended"), std::string::npos) << driver_.said;
+}
+
 TEST_F(Supervisions, AStopFromElsewhereEndsTheWorkersOfAJobOnOneHostToo) {
   make_running({0, 1}, {0, 1});
   hear(wire::Stop{});

@@ -134,9 +134,7 @@ session::WorkerNote CoordinatorTwin::note_of(std::uint64_t worker) const { retur
 
 void CoordinatorTwin::send(std::uint64_t link, const wire::Message& message) { offices_.say(link, message); }
 
-void CoordinatorTwin::hang_up(std::uint64_t link) {
-  offices_.close_after_last_word(link);
-}
+void CoordinatorTwin::hang_up(std::uint64_t link) { offices_.close_after_last_word(link); }
 
 /// What is on the way has not come: connections here hold nothing that could be read earlier.
 void CoordinatorTwin::hear(std::uint64_t /*link*/) {}
