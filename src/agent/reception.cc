@@ -272,9 +272,11 @@ void Reception::send_what_may_go() {
 membership::Letters Reception::take_what_waited(std::deque<Batch>::iterator at) {
   membership::Letters freed;
   for (; at != batches_.end() && !at->founds; ++at) {
-    auto first = std::ranges::stable_partition(at->letters, [](const auto& letter) { return binds(letter.message); });
-    std::move(first.begin(), first.end(), std::back_inserter(freed));
-    at->letters.erase(first.begin(), first.end());
+    auto& letters = at->letters;
+    auto first =
+        std::stable_partition(letters.begin(), letters.end(), [](const auto& letter) { return binds(letter.message); });
+    std::move(first, letters.end(), std::back_inserter(freed));
+    letters.erase(first, letters.end());
   }
   return freed;
 }
