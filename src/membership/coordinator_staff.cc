@@ -93,7 +93,7 @@ void Coordinator::on(Link link, const wire::Ended& ended) {
   refuse_to_begin(ended);
 }
 
-/// If this was one too many.
+/// Tells everybody that the job will not begin, if this end leaves too few workers for the first view.
 void Coordinator::refuse_to_begin(const wire::Ended& ended) {
   if (formed() || said_) return;
   if (ended.view > 0) return;  // it was in a view: the job has begun, and this coordinator will hear of it

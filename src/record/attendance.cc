@@ -138,7 +138,7 @@ std::optional<Outcome> EndRule::finish(const std::vector<EndRecord>& ends, const
     found = Outcome::failed;
     notes_.add(
         fmt::format("the loop that ended at step {} was finished, but whoever ran the job says that it failed: its "
-                    "programs had more to do",
+                    "programs failed, or were killed, after that loop",
                     step));
   }
   if (!found) return found;

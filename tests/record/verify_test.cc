@@ -662,8 +662,9 @@ TEST(Verify, AJobThatFailedAfterALoopIsNotFinished) {
   logs.push_back({"agent.jsonl", {EventRecord{1, "over", {}, "failed"}}});
   auto seen = record::verify(logs);
   EXPECT_EQ(seen.outcome, Outcome::failed);
-  EXPECT_EQ(seen.notes, std::vector<std::string>{"the loop that ended at step 74 was finished, but whoever ran the job "
-                                                 "says that it failed: its programs had more to do"});
+  EXPECT_EQ(seen.notes,
+            std::vector<std::string>{"the loop that ended at step 74 was finished, but whoever ran the job "
+                                     "says that it failed: its programs failed, or were killed, after that loop"});
   EXPECT_TRUE(seen.ok) << "what is recorded is right";
   logs.push_back({"agent-2.jsonl", {EventRecord{2, "over", {}, "finished"}}});
   EXPECT_EQ(record::verify(logs).outcome, Outcome::finished) << "another run went on with it";

@@ -260,8 +260,10 @@ TEST(Journal, UnwrittenLinesTravelWithTheStateUntilSomebodyWritesThem) {
   step::JobSnapshot snapshot;
   snapshot.state.assignment = step::LeaseAssignment::even({1, 1, 1, 1, {{0, 1, ""}}});
   snapshot.unwritten = first.journal.unwritten();
+  snapshot.begins_loop = true;
   auto given = step::decode_snapshot(encode(snapshot)).or_throw();
   ASSERT_EQ(given.unwritten.size(), 1U);
+  EXPECT_TRUE(given.begins_loop);
   EXPECT_EQ(given.unwritten[0].took, step_of(0, 7).took);
   second.journal.adopt(given.unwritten);
   EXPECT_TRUE(second.log.lines.empty()) << "the step is not stable yet";
