@@ -126,9 +126,9 @@ void Coordinator::take_up(const wire::Join& join, Link link) {
   worker.self = {join.id, join.pid, join.address, join.host, join.endpoint};
   worker.joined = true;
   worker.told = false;
-  // Whoever is in no view and knows its layout has begun its loop, and waits.
-  worker.ready = join.view.epoch == 0 && !join.layout.empty();
   worker.layout = join.layout;
+  // Whoever is in no view and knows its layout has begun its loop, and waits.
+  note_ready(join.id, join.view.epoch == 0 && !join.layout.empty(), join.knows);
   worker.view = std::max(worker.view, join.view.epoch);
   if (join.view.epoch > 0) know_layout(join.id, join.layout);
   next_id_ = std::max(next_id_, join.id + 1);
@@ -188,9 +188,14 @@ void Coordinator::on(Link link, const wire::Ready& ready) {
   if (!id) return;
   if (auto reason = objection_to(*id, ready.layout); !reason.empty()) return send(link, wire::Refusal{reason});
   workers_[*id].layout = ready.layout;
-  bool outdated = in_view(*id) && ready.view < view_.epoch;  // it has been taken in meanwhile, and will hear of that
-  workers_[*id].ready = !outdated;
-  workers_[*id].knows = ready.view;
+  note_ready(*id, true, ready.view);
+}
+
+/// It waits to be taken in, it says, and knows of no view after the one with the epoch `knows`.
+void Coordinator::note_ready(std::uint64_t id, bool waits, std::uint64_t knows) {
+  bool outdated = in_view(id) && knows < view_.epoch;  // it has been taken in meanwhile, and will hear of that
+  workers_.at(id).ready = waits && !outdated;
+  workers_.at(id).knows = knows;
 }
 
 void Coordinator::on(Link link, const wire::Shares& shares) {

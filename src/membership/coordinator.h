@@ -194,6 +194,7 @@ class Coordinator {
   std::string objection_to(const wire::Resize& resize) const;
   void take_up(const wire::Join& join, Link link);
   void know_layout(std::uint64_t member, const std::string& layout);
+  void note_ready(std::uint64_t id, bool waits, std::uint64_t knows);
 
   // What follows from the state, after every event.
   Letters act();

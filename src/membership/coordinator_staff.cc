@@ -189,17 +189,24 @@ void Coordinator::forget() {
 
 // ---- words of deaths ----
 
-/// Members of other hosts cannot see it. That something which only led to the worker has ended proves nothing.
+/// Workers on other hosts cannot see it. Those that wait to be taken in hear of it too: else they would call a member,
+/// or somebody who was to come with them, for as long as they live. That something which only led to the worker has
+/// ended proves nothing.
 void Coordinator::tell_of_death(std::uint64_t id) {
-  for (const auto& member : view_.members)
-    if (is_proof_for(member.id, id)) send_to(member.id, wire::Dead{id, workers_.at(id).last_view});
+  for (const auto& [other, worker] : workers_) {
+    if (!worker.link) continue;
+    // The dead may have been the only one to know that this view is in force, and its death proves nothing to whoever
+    // is still in the view before.
+    if (in_view(other) && worker.view < view_.epoch) send(worker.link, notice_of(view_));
+    if (is_proof_for(other, id)) send(worker.link, wire::Dead{id, workers_.at(id).last_view});
+  }
 }
 
 /// A worker that has just connected may have missed it.
 void Coordinator::tell_deaths_to(std::uint64_t id) {
-  for (const auto& member : view_.members)
-    if (workers_.at(member.id).ended && is_proof_for(id, member.id))
-      send_to(id, wire::Dead{member.id, workers_.at(member.id).last_view});
+  for (const auto& [other, worker] : workers_)
+    if (worker.ended && !worker.self.host.empty() && is_proof_for(id, other))
+      send_to(id, wire::Dead{other, worker.last_view});
 }
 
 bool Coordinator::is_proof_for(std::uint64_t member, std::uint64_t id) const {

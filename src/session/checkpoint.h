@@ -32,6 +32,7 @@ struct Position {
   std::uint64_t lineage = 0;  ///< how often the job was restarted from a checkpoint
   std::uint64_t samples = 0;  ///< consumed since the job's beginning
   std::uint64_t loop = 0;     ///< of the program, from 1; 0: not known
+  bool begins_loop = false;   ///< no step of that loop is committed: the program may have changed the state before it
   std::uint64_t digest = 0;   ///< of the state; 0: not known
   int workers = 0;            ///< at that time; any number can resume
   std::uint64_t local_batch = 0, global_batch = 0;

@@ -47,6 +47,7 @@ ordered_json to_json(const CheckpointRecord& record) {
                       {"state", {{"bytes", record.state.bytes}, {"digest", hex(record.state.digest)}}}};
   if (!at.adaptation.empty()) all["adaptation"] = to_base64(at.adaptation);
   if (record.version > kWithAdaptation && at.loop > 0) all["loop"] = at.loop;
+  if (record.version > kWithAdaptation && at.begins_loop) all["begins_loop"] = true;
   return all;
 }
 
@@ -152,6 +153,7 @@ CheckpointRecord RecordReader::record(const json& from) {
     if (adaptation.ok()) at.adaptation = std::move(adaptation).value();
   }
   if (record.version > kWithAdaptation && from.contains("loop")) at.loop = number(from, "loop");
+  at.begins_loop = record.version > kWithAdaptation && from.contains("begins_loop") && from["begins_loop"] == true;
   const auto& state = field(from, "state");
   record.state = {number(state, "bytes"), digest(state, "digest")};
   return record;

@@ -57,7 +57,12 @@ wire::Join Roster::introduction() const {
           membership::notice_of(outside() ? View{} : member_->view()),
           step_,
           self.host,
-          self.endpoint};
+          self.endpoint,
+          newest_known()};
+}
+
+std::uint64_t Roster::newest_known() const {
+  return std::max(member_->newest_known().epoch, first_ ? first_->epoch : 0);
 }
 
 void Roster::show() {
@@ -182,9 +187,7 @@ bool Roster::await_entry(const std::string& layout) {
   return next_.has_value();
 }
 
-void Roster::tell_ready() {
-  transport_->tell(wire::Ready{layout_, std::max(member_->newest_known().epoch, first_ ? first_->epoch : 0)});
-}
+void Roster::tell_ready() { transport_->tell(wire::Ready{layout_, newest_known()}); }
 
 /// Whoever comes back knows of no view that it could be in.
 void Roster::become_newcomer() {

@@ -135,6 +135,7 @@ class Roster {
   bool outside() const { return place_ != Place::inside; }  // guarded by mutex_
   void become_newcomer();                                   // guarded by mutex_
   void tell_ready();                                        // guarded by mutex_
+  std::uint64_t newest_known() const;                       // epoch of a view; guarded by mutex_
   void show();                                              // guarded by mutex_
 
   RosterOptions options_;

@@ -20,6 +20,7 @@ Position position_of(Training& training, const std::string& job_name) {
   now.lineage = job.lineage;
   now.samples = job.samples;
   now.loop = job.loop;
+  now.begins_loop = training.journal->begins_loop();
   now.digest = training.replicas.digest();
   now.workers = training.turn.size();
   now.local_batch = job.batch.local;
@@ -54,6 +55,7 @@ void resume_from(Training& training, const Checkpoint& checkpoint, const std::st
   job.ledger = then.ledger;
   training.replica.on(step::ReplicaTable::restored);
   training.journal->begin_lineage(job.lineage, job.step, checkpoint.folder);
+  if (then.begins_loop) training.journal->begin_loop();
   if (!then.adaptation.empty()) {
     auto loaded = training.adaptation.load(then.adaptation);
     if (!loaded.ok()) log::warn("monitors and policies begin anew: {}", loaded.error().message);

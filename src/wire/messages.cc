@@ -29,7 +29,7 @@ void visit(Fields& f, ViewNotice& m) {
 template <class Fields>
 void visit(Fields& f, Join& m) {
   f(m.job, kMaxName), f(m.id), f(m.pid), f(m.address, kMaxAddress), f(m.cpu_level), f(m.build, kMaxName);
-  f(m.layout, kMaxName), visit(f, m.view), f(m.step), f(m.host, kMaxHost), f(m.endpoint, kMaxEndpoint);
+  f(m.layout, kMaxName), visit(f, m.view), f(m.step), f(m.host, kMaxHost), f(m.endpoint, kMaxEndpoint), f(m.knows);
 }
 template <class Fields>
 void visit(Fields& f, Ready& m) {

@@ -67,8 +67,9 @@ struct Join {
   std::string layout;  ///< of the shared state, in words; empty until the worker's loop begins
   ViewNotice view;     ///< the newest that this worker adopted
   std::uint64_t step = 0;
-  std::string host{};      ///< see Member
-  std::string endpoint{};  ///< see Member
+  std::string host{};       ///< see Member
+  std::string endpoint{};   ///< see Member
+  std::uint64_t knows = 0;  ///< the epoch of the newest view that this worker knows of; without `view`: as Ready::view
 };
 
 /// worker -> coordinator: my loop begins (or I was detached): take me in.

@@ -638,6 +638,36 @@ TEST_F(HostsTest, ADeathIsToldToMembersOnOtherHosts) {
   EXPECT_TRUE(workers_sent<wire::Dead>().empty());
 }
 
+TEST_F(HostsTest, WhoWaitsOutsideHearsOfDeathsToo) {
+  make_running_on_two();
+  join_from(3, "b");
+  join_from(4, "a");
+  say(kFirst, wire::Ended{0, 0, "killed by signal 9"});
+  EXPECT_EQ(workers_sent<wire::Dead>(), (Ids{2, 3})) << "4 is a neighbour, and sees it";
+  say(kFirst, wire::Ended{4, 0, "killed by signal 9"});
+  EXPECT_EQ(workers_sent<wire::Dead>(), (Ids{2, 3})) << "a plan may have named it";
+}
+
+TEST_F(HostsTest, WithADeathAMemberHearsOfTheViewThatOnlyTheDeadHadReported) {
+  make_running_on_two();
+  adopt(on_hosts(view_of(1, 2, {0, 1, 2}), "aab"), 0);
+  say(kFirst, wire::Ended{0, 0, "killed by signal 9", 0, 2});
+  ASSERT_EQ(sent_to_worker<wire::ViewNotice>(2).size(), 1U);
+  EXPECT_EQ(sent_to_worker<wire::ViewNotice>(2)[0].epoch, 2U);
+  adopt(on_hosts(view_of(1, 2, {0, 1, 2}), "aab"), 2);
+  say(kFirst, wire::Ended{1, 0, "killed by signal 9", 0, 2});
+  EXPECT_TRUE(sent_to_worker<wire::ViewNotice>(2).empty()) << "it knows";
+}
+
+TEST_F(HostsTest, WhoConnectsAgainHearsOfDeathsOutsideOfTheView) {
+  make_running_on_two();
+  adopt(on_hosts(view_of(2, 2, {1, 2}), "ab"), 1);
+  machine_->on_closed(link_of(2));
+  say(kFirst, wire::Ended{0, 0, "killed by signal 9", 0, 1});
+  join_from(2, "b");
+  EXPECT_EQ(sent_to_worker<wire::Dead>(2).at(0).id, 0U);
+}
+
 TEST_F(HostsTest, WhoComesWithAViewHearsWhoOfItHasDied) {
   make_running_on_two();
   join_from(3, "b");

@@ -323,5 +323,21 @@ TEST_F(CoordinatorTest, WhoComesBackWithItsLayoutIsReady) {
   EXPECT_EQ(planned(), (Ids{0, 4}));
 }
 
+/// The coordinator before this one has put it into a view, and died before it could say so.
+TEST_F(CoordinatorTest, WhoHasNotHeardThatItIsAMemberIsNotTakenForAnEvictedOne) {
+  for (std::uint64_t knows : {3, 4}) {
+    make({.wanted = 1, .checkpoints = true}, Memory{view_of(3, 4, {2}), 1, 0, 5, 10});
+    auto member = join_of(2);
+    member.layout = "w[3]";
+    member.knows = knows;
+    join(member);
+    ASSERT_EQ(sent_to_worker<wire::ViewNotice>(2).size(), 1U);
+    if (knows == 3) adopt(view_of(3, 4, {2}), 2);
+    out_ = machine_->on_time(std::chrono::minutes(1));
+    out_ = machine_->on_time(std::chrono::minutes(2));
+    EXPECT_EQ(machine_->needs_checkpoint(), knows == 4) << "it knows view " << knows;
+  }
+}
+
 }  // namespace
 }  // namespace pliant::membership

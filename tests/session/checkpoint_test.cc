@@ -235,7 +235,11 @@ TEST(Record, SaysInWhichLoopTheJobWas) {
   EXPECT_EQ(decode_record(encode_record({then, {100, 7}})).or_throw().position.loop, 0U);
   then.loop = 2;
   EXPECT_EQ(decode_record(encode_record({then, {100, 7}})).or_throw().position.loop, 2U);
+  EXPECT_FALSE(decode_record(encode_record({then, {100, 7}})).or_throw().position.begins_loop);
+  then.begins_loop = true;
+  EXPECT_TRUE(decode_record(encode_record({then, {100, 7}})).or_throw().position.begins_loop);
   EXPECT_EQ(decode_record(encode_record({then, {100, 7}, 1})).or_throw().position.loop, 0U);
+  EXPECT_FALSE(decode_record(encode_record({then, {100, 7}, 1})).or_throw().position.begins_loop);
 }
 
 TEST(Newest, PassesOverBrokenOnes) {
