@@ -49,6 +49,7 @@ void Supervision::on_time() {
   auto now = clock_.now();
   give_up_on_explanations();
   kill_overdue();
+  send_away_left_behind();
   if (countdown_.end_due(now)) {
     countdown_.call_off_end();
     report_failure();
@@ -184,10 +185,25 @@ void Supervision::send_away_surplus() {
     return std::pair(word_.in_view(a->id), b->id) < std::pair(word_.in_view(b->id), a->id);
   });
   for (auto surplus = there.size() > slots_ ? there.size() - slots_ : 0, i = std::size_t{0}; i < surplus; ++i) {
-    driver_.signal(there[i]->id, SIGTERM);
-    there[i]->leave_by = clock_.now() + options_.grace;
+    send_away(*there[i]);
     driver_.note("taken", there[i]->id, "its slot is not there any more");
   }
+}
+
+/// The others went on without it, or never took it in, and have finished: whatever it waits for will not come. Members
+/// of the last view, and workers whose loop has ended, may be busy with what follows their loop, and end by themselves.
+void Supervision::send_away_left_behind() {
+  if (phase_ != Phase::running || !word_.is_over() || clock_.now() < over_since_ + kPatience) return;
+  for (auto& worker : workers_) {
+    if (!worker.running() || worker.leave_by || word_.in_view(worker.id)) continue;
+    if (driver_.note_of(worker.id).outcome == Outcome::running) send_away(worker);
+  }
+}
+
+void Supervision::send_away(Charge& worker) {
+  driver_.signal(worker.id, SIGTERM);
+  driver_.signal(worker.id, SIGCONT);  // a stopped process would not see the first
+  worker.leave_by = clock_.now() + options_.grace;
 }
 
 void Supervision::kill_overdue() {

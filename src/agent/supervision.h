@@ -17,6 +17,9 @@
 //   running   the coordinator cannot be kept      stopping  the same
 //   running   this machine will be taken away     stopping  the same, in the time that is left
 //   running   there are fewer slots than workers  running   SIGTERM to the youngest, SIGKILL after the grace time
+//   running   the job has been over for a second  running   SIGTERM to those outside of its last view whose loop has
+//                                                           not ended (a worker that was stopped until then does not
+//                                                           hear of the end), SIGKILL after the grace time
 //   any       another signal, QUIT                same      SIGKILL to all; but TERM within a second is the same TERM
 //   any       the last worker ended               settling  judge the job
 //
@@ -65,7 +68,7 @@ struct Charge {
   std::optional<Ending> ending{};  ///< nothing while it runs
   bool heard_of = false;           ///< a coordinator has heard of its end: one that was told may have died before
   std::uint64_t plans_until = 0;   ///< then no plan with a later epoch can name it
-  /// Its slot is not there any more: it was told to leave, and is killed then.
+  /// It was told to leave, because its slot is not there any more or the job is over, and is killed then.
   std::optional<Nanos> leave_by{};
   bool running() const { return !ending; }
 };
@@ -177,6 +180,8 @@ class Supervision {
   void announce(const Death& death);
   void announce_slots();
   void send_away_surplus();
+  void send_away_left_behind();
+  void send_away(Charge& worker);
   void kill_overdue();
   void signal_all(int number);
   void end_workers();
@@ -230,6 +235,7 @@ class Supervision {
   std::optional<Error> cannot_start_;
   Countdown countdown_;
   Nanos stopping_since_{0};
+  Nanos over_since_{0};  // if word_ says that it is over
   StopWish stop_;
   bool reported_ = false;
   bool judged_ = false;

@@ -146,6 +146,7 @@ bool Supervision::resume() {
 }
 
 void Supervision::on_over(const wire::Over& over) {
+  if (!word_.is_over()) over_since_ = clock_.now();
   word_.on_over(over);
   if (wire::outcome_in(over.outcome) != Outcome::failed || !options_.part || phase_ != Phase::running) return;
   phase_ = Phase::ending;  // those who wait are told as well: give them the time to go by themselves

@@ -316,6 +316,7 @@ Letters Coordinator::on_message(Link link, const wire::Message& message) {
 Letters Coordinator::act() {
   look_for_the_end();
   form_first_view();
+  refuse_to_begin();
   begin_again();
   lower_wanted();
   tell_over();

@@ -244,7 +244,7 @@ class Coordinator {
   static bool has_note(const Worker& worker) { return worker.ended && worker.last_view > 0; }
   static bool is_there(const Worker& worker) { return worker.link && !worker.ended; }
   enum class End { bad, good, taken };
-  void refuse_to_begin(const wire::Ended& ended);
+  void refuse_to_begin();
   void count(Worker& worker, End end);
   bool stopping() const { return stopping_ != wire::Stopping::no; }
   bool in_view(std::uint64_t id) const { return view_.rank_of(id) >= 0; }

@@ -84,24 +84,26 @@ void Coordinator::on(Link link, const wire::Ended& ended) {
   if (!formed() && (ended.taken || lacks_slots(agent->first))) {  // somebody else, somewhere else, will begin the job
     workers_.erase(ended.id);
     former_.expect_no_more(ended.id);
-    send(link, wire::Parted{ended.id, 0});
-    return refuse_to_begin(ended);
+    return send(link, wire::Parted{ended.id, 0});
   }
   count(worker, ended.taken ? End::taken : ended.good ? End::good : End::bad);
   send(link,
        wire::Parted{ended.id, static_cast<std::uint8_t>(has_parted(worker) && worker.outcome != Outcome::failed)});
-  refuse_to_begin(ended);
 }
 
-/// Tells everybody that the job will not begin, if this end leaves too few workers for the first view.
-void Coordinator::refuse_to_begin(const wire::Ended& ended) {
+/// Tells everybody that the job will not begin, if too few workers are left for the first view: before it nobody is
+/// replaced. That may also be because fewer are wanted now, or because a host has been lost.
+void Coordinator::refuse_to_begin() {
   if (formed() || said_) return;
-  if (ended.view > 0) return;  // it was in a view: the job has begun, and this coordinator will hear of it
-  auto left = std::count_if(workers_.begin(), workers_.end(), [](const auto& entry) { return !entry.second.ended; });
+  auto gone = std::ranges::find_if(workers_, [](const auto& entry) { return entry.second.counted; });
+  if (gone == workers_.end()) return;
+  // Whoever was in a view says that the job has begun, and this coordinator will hear of it.
+  if (std::ranges::any_of(workers_, [](const auto& entry) { return has_note(entry.second); })) return;
+  auto left = std::ranges::count_if(workers_, [](const auto& entry) { return !entry.second.ended; });
   auto to_come = std::max<std::ptrdiff_t>(std::ptrdiff_t{wanted_} - std::ssize(workers_), 0);
   if (left + to_come >= std::ptrdiff_t{needed_to_form()}) return;
   said_ = wire::Over{static_cast<std::uint8_t>(Outcome::failed),
-                     fmt::format("worker {} ended before the job began ({})", ended.id, ended.words)};
+                     fmt::format("worker {} ended before the job began ({})", gone->first, gone->second.words)};
   for (const auto& [id, waits] : workers_)
     if (!waits.ended) send(waits.link, wire::Refusal{said_->reason});
 }

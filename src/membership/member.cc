@@ -252,13 +252,18 @@ void Member::on(std::uint64_t from, const wire::Stored& stored, Nanos now, Decis
   conclude_switch(now, out);
 }
 
-/// Who leaves does not count: it waits until somebody who stays has heard enough, its own voice included.
+/// Who leaves does not count: it waits until somebody who stays has heard enough, its own voice included. What enough
+/// have stored is in force, also for a member that has ended the view meanwhile, because it has lost somebody.
 bool Member::conclude_switch(Nanos now, Decision& out) {
-  if (state_ != State::switching || stored_->rank_of(self_) < 0) return false;
+  if (!stored_ || state_ == State::steady || state_ == State::evicted || stored_->rank_of(self_) < 0) return false;
   Ids who{self_};
   for (const auto& [id, hash] : switched_)
     if (hash == stored_->hash()) who.insert(id);
   if (!enough(who) || needs_store(who)) return false;
+  if (state_ != State::switching) {
+    hear_of(View(*stored_), now, out);
+    return true;
+  }
   Ids come_or_go;
   const auto before = ids_of(view_);
   const auto after = ids_of(*stored_);

@@ -12,6 +12,8 @@
 //   steady      adopt: a step ended with a switch    switching   store the next view; say so to all of this one
 //   switching   enough have stored it                steady      enter it; tell those who come and go
 //   switching   lost a voter, and not enough         recovering  fence; the lowest member left claims a term
+//   recovering, enough have stored the switch        as if a member had said that it is in force
+//   claiming
 //   any         a member claims a higher term        recovering  fence; promise it, with the newest view in force and
 //               to recover                                       what is stored to follow it
 //   steady,     claim of a higher term, to plan      same        promise it, nothing else

@@ -86,7 +86,7 @@ class CheckpointStorage {
  public:
   virtual ~CheckpointStorage() = default;
   virtual std::unique_ptr<CheckpointSink> writer(const std::string& dir, int keep) = 0;
-  /// That of `step`; if it has made room for newer ones, the next of those.
+  /// The newest, if it is of `step` or a later one: whoever was leaving when `step` was chosen may have named it since.
   virtual Result<Checkpoint> read(const std::string& dir, std::uint64_t step) = 0;
   virtual Result<Checkpoint> newest(const std::string& dir) = 0;
   /// The number of a new lineage that begins with a checkpoint in `dir`: never one that was used there before, even if

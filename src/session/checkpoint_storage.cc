@@ -19,15 +19,9 @@ class Disk final : public CheckpointStorage {
     return std::make_unique<CheckpointWriter>(dir, keep);
   }
   Result<Checkpoint> read(const std::string& dir, std::uint64_t step) override {
-    auto wanted = read_checkpoint(folder_of_step(dir, step));
-    if (wanted.ok() || wanted.error().code != Code::not_found) return wanted;
-    auto steps = steps_in(dir);
-    std::ranges::reverse(steps);
-    for (auto later : steps) {
-      if (later <= step) continue;
-      if (auto read = read_checkpoint(folder_of_step(dir, later)); read.ok()) return read;
-    }
-    return wanted;
+    auto newest = newest_checkpoint(dir);
+    if (newest.ok() && newest.value().position.step >= step) return newest;
+    return read_checkpoint(folder_of_step(dir, step));
   }
   Result<Checkpoint> newest(const std::string& dir) override { return newest_checkpoint(dir); }
   /// Kept in dir/lineage.

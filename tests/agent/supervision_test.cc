@@ -1,104 +1,9 @@
-#include "agent/supervision.h"
-
-#include <gtest/gtest.h>
-
 #include <csignal>
-#include <map>
-#include <utility>
+
+#include "agent/supervision_place.h"
 
 namespace pliant::agent {
 namespace {
-
-using namespace std::chrono_literals;
-using Phase = Supervision::Phase;
-
-constexpr Ending kWell{};
-constexpr Ending kKilled{0, SIGKILL};
-constexpr Ending kTerminated{0, SIGTERM};
-constexpr Ending kUnknown{0, 0, true};
-
-/// It keeps what was done; the coordinator is in reach unless a test says otherwise.
-class PlayedDriver final : public Driver {
- public:
-  Result<pid_t> start(std::uint64_t id) override { return static_cast<pid_t>(100 + id); }
-  void signal(std::uint64_t id, int number) override { signals[id].push_back(number); }
-  bool send(const wire::Message& message) override {
-    if (missed) return false;
-    letters.push_back(message);
-    return true;
-  }
-  std::optional<Nanos> missed_for() const override { return missed; }
-  void drain() override {}
-  session::WorkerNote note_of(std::uint64_t id) const override {
-    auto at = notes.find(id);
-    return at == notes.end() ? session::WorkerNote{} : at->second;
-  }
-  void note_told(std::uint64_t id) override { told.push_back(id); }
-  void forget(std::uint64_t id) override { forgotten.push_back(id); }
-  std::string last_words(std::uint64_t /*id*/) override { return ""; }
-  void say(const std::string& lines) override { said += lines; }
-  void note(const std::string& /*what*/, std::uint64_t /*worker*/, const std::string& /*text*/) override {}
-
-  template <class T>
-  std::vector<T> sent() const {
-    std::vector<T> found;
-    for (const auto& letter : letters)
-      if (const auto* message = std::get_if<T>(&letter)) found.push_back(*message);
-    return found;
-  }
-
-  std::optional<Nanos> missed;
-  std::vector<wire::Message> letters;
-  std::map<std::uint64_t, std::vector<int>> signals;
-  std::map<std::uint64_t, session::WorkerNote> notes;
-  std::vector<std::uint64_t> told, forgotten;
-  std::string said;
-};
-
-class Supervisions : public testing::Test {
- protected:
-  void make(SupervisionOptions options = {}) {
-    options.name = options.job = "job";
-    options.grace = 10s;
-    driver_ = {};
-    supervision_.emplace(clock_, options, driver_);
-  }
-  void hear(const wire::Message& message) { supervision_->on_message(message); }
-  /// A job of these workers, all of this host, and the view that the coordinator has told of.
-  void make_running(const std::vector<std::uint64_t>& workers, const std::vector<std::uint64_t>& view) {
-    SupervisionOptions options;
-    options.wanted = static_cast<std::uint32_t>(workers.size());
-    make(options);
-    supervision_->on_slots(8);
-    supervision_->on_connected();
-    for (auto id : workers) hear(wire::Start{id});
-    hear_view(view);
-    driver_.letters.clear();
-  }
-  void hear_view(const std::vector<std::uint64_t>& members) {
-    wire::JobState state;
-    state.view.term = state.view.epoch = 1;
-    for (auto id : members) state.view.members.push_back({id, static_cast<int>(100 + id), "@w"});
-    hear(state);
-  }
-  void hear_over(Outcome outcome) { hear(wire::Over{static_cast<std::uint8_t>(outcome)}); }
-  void finish(std::uint64_t id) { driver_.notes[id] = {Outcome::finished, 1, true}; }
-  void ends(std::uint64_t id, const Ending& ending) { supervision_->on_ended({{id, ending}}); }
-  /// The coordinator is gone for good, and everybody has ended.
-  void run_out_of_patience() {
-    driver_.missed = 1h;
-    clock_.advance(10s);
-    supervision_->on_time();
-    ASSERT_EQ(supervision_->phase(), Phase::settling);
-    ASSERT_TRUE(supervision_->judged());
-  }
-  Outcome outcome() const { return supervision_->verdict().outcome(); }
-  int exit_status() const { return supervision_->verdict().exit_status(); }
-
-  ManualClock clock_;
-  PlayedDriver driver_;
-  std::optional<Supervision> supervision_;
-};
 
 // ---- told to end ----
 
@@ -227,6 +132,41 @@ TEST_F(Supervisions, SlotsThatComeWhileItIsStoppingAreNotAnnounced) {
     hear(wire::Start{1});
     EXPECT_EQ(supervision_->workers().size(), 1U) << "nobody is started any more";
   }
+}
+
+TEST_F(Supervisions, WhoeverWasLeftBehindIsEndedWithTheJob) {
+  make_running({0, 1, 2, 3}, {0, 3});
+  finish(0);
+  driver_.notes[1] = {Outcome::left, 1};
+  ends(0, kWell);
+  hear_over(Outcome::finished);
+  supervision_->on_time();
+  EXPECT_TRUE(driver_.signals.empty()) << "it may be about to end by itself";
+  clock_.advance(Supervision::kPatience);
+  for (int time = 0; time < 2; ++time) supervision_->on_time();
+  EXPECT_EQ(driver_.signals.size(), 1U) << "1 has left, and 3 was in the last view: they may be busy with what follows";
+  EXPECT_EQ(driver_.signals[2], (std::vector{SIGTERM, SIGCONT}));
+  clock_.advance(10s);
+  supervision_->on_time();
+  EXPECT_EQ(driver_.signals[2].back(), SIGKILL);
+  for (std::uint64_t id : {1, 3}) ends(id, kWell);
+  ends(2, kKilled);
+  ASSERT_TRUE(supervision_->judged());
+  EXPECT_EQ(outcome(), Outcome::finished);
+  EXPECT_EQ(exit_status(), 0);
+  EXPECT_TRUE(driver_.said.empty()) << driver_.said;
+}
+
+TEST_F(Supervisions, WhoeverWaitsGoesOnIfTheJobIsNotOverAfterAll) {
+  make_running({0, 1}, {0});
+  hear_over(Outcome::finished);
+  clock_.advance(Supervision::kPatience / 2);
+  auto state = supervision_->word().state();
+  ++state.view.epoch;
+  hear(state);
+  clock_.advance(Supervision::kPatience);
+  supervision_->on_time();
+  EXPECT_TRUE(driver_.signals.empty());
 }
 
 // ---- what the coordinator hears ----
@@ -364,97 +304,6 @@ TEST_F(Supervisions, WithoutAWordOfAnybodyAJobThatHasBegunHasFailed) {
   run_out_of_patience();
   EXPECT_EQ(outcome(), Outcome::failed);
   EXPECT_EQ(exit_status(), 1);
-}
-
-// ---- what need not be known any more ----
-
-class ForgetfulSupervisions : public Supervisions {
- protected:
-  /// The next view, of a plan, in which these are.
-  void hear_plan(const std::vector<std::uint64_t>& members) {
-    wire::JobState state;
-    state.view.term = 1;
-    state.view.epoch = state.view.planned = epoch_ += 2;  // between two of them others have settled a loss
-    for (auto id : members) state.view.members.push_back({id, static_cast<int>(100 + id), "@w"});
-    hear(state);
-  }
-  /// A worker is killed, which the coordinator hears of, and another one is there for it.
-  void replace(std::uint64_t id, std::uint64_t by) {
-    driver_.notes[id] = {Outcome::running, epoch_};
-    ends(id, kKilled);
-    hear(wire::Parted{id, 0});
-    hear(wire::Start{by});
-    hear_plan({0, by});
-  }
-  std::uint64_t epoch_ = 1;
-};
-
-TEST_F(ForgetfulSupervisions, FewAreKnownAfterManyHaveEnded) {
-  make_running({0, 1}, {0, 1});
-  for (std::uint64_t id = 1; id < 200; ++id) replace(id, id + 1);
-  EXPECT_EQ(supervision_->workers().size(), 2U);
-  EXPECT_EQ(driver_.forgotten.size(), 199U);
-  hear(wire::Start{7});
-  EXPECT_EQ(supervision_->workers().size(), 2U) << "nobody is started again";
-  ends(0, kKilled);
-  ends(200, {3});
-  hear_over(Outcome::failed);
-  supervision_->on_time();
-  ASSERT_TRUE(supervision_->judged());
-  EXPECT_NE(driver_.said.find("failed: worker 0 ended"), std::string::npos) << driver_.said;
-}
-
-TEST_F(ForgetfulSupervisions, OfWhomTheCoordinatorHasNotHeardIsToldAgain) {
-  make_running({0, 1}, {0, 1});
-  ends(1, kKilled);
-  hear_plan({0, 2});
-  hear_plan({0, 3});
-  driver_.letters.clear();
-  supervision_->on_connected();
-  ASSERT_EQ(driver_.sent<wire::Ended>().size(), 1U);
-  EXPECT_EQ(driver_.sent<wire::Ended>()[0].id, 1U);
-}
-
-TEST_F(ForgetfulSupervisions, WhoIsNamedOrMayBeIsNotForgotten) {
-  make_running({0, 1}, {0, 1});
-  ends(1, kKilled);
-  hear(wire::Parted{1, 0});
-  hear_view({0});
-  auto named = supervision_->word().state();
-  named.view.epoch = named.view.planned = 2;  // a plan from before
-  hear(named);
-  EXPECT_TRUE(driver_.forgotten.empty());
-  driver_.notes[1] = {Outcome::running, 9};
-  hear_plan({0, 2});
-  EXPECT_TRUE(driver_.forgotten.empty()) << "it died in a view that the coordinator has not heard of";
-  driver_.notes[1] = {Outcome::finished, 1};
-  hear_plan({0, 3});
-  EXPECT_TRUE(driver_.forgotten.empty()) << "how the job ends may be its word";
-}
-
-/// It takes members for alive of whose end only its predecessor has heard.
-TEST_F(ForgetfulSupervisions, ACoordinatorThatKnowsLessIsToldOnceMore) {
-  make_running({0, 1}, {0, 1});
-  replace(1, 2);
-  replace(2, 3);
-  ASSERT_EQ(driver_.forgotten.size(), 2U);
-  ends(3, kKilled);
-  hear(wire::Parted{3, 0});
-  auto said = driver_.said;
-  driver_.letters.clear();
-  hear_view({0, 3});
-  EXPECT_TRUE(driver_.sent<wire::Ended>().empty()) << "this one has heard of worker 3";
-  supervision_->on_connected();
-  driver_.letters.clear();
-  for (int time = 0; time < 2; ++time) hear_view({0, 1, 3});
-  auto told = driver_.sent<wire::Ended>();
-  ASSERT_EQ(told.size(), 2U) << "once";
-  EXPECT_EQ(told[0].id, 1U);
-  EXPECT_EQ(told[0].view, 3U) << "in none after that";
-  EXPECT_EQ(told[1].id, 3U);
-  for (const auto& ended : told) EXPECT_EQ(ended.taken, 1) << "it has been counted";
-  for (const auto& ended : told) hear(wire::Parted{ended.id, 0});
-  EXPECT_EQ(driver_.said, said) << "people have heard of it";
 }
 
 TEST_F(Supervisions, APartWaitsForACoordinatorThatHasNotHeardHowItsWorkersEnded) {

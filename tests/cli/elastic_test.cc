@@ -86,6 +86,17 @@ TEST_F(Elastic, AStoppedWorkerHoldsNobodyUpAndComesBack) {
   EXPECT_EQ(run({"verify", path("records")}).status, 0) << run({"verify", path("records")}).out;
 }
 
+TEST_F(Elastic, AJobThatHasFinishedDoesNotWaitForAStoppedWorker) {
+  auto job = start_training({"-n", "2"});
+  ASSERT_TRUE(view_becomes("night", {0, 1})) << job.err();
+  ASSERT_TRUE(step_becomes("night", 5));
+  kill_worker(0, SIGSTOP);
+  ASSERT_TRUE(view_becomes("night", {1})) << job.err() << memory();
+  auto seen = finish(job);
+  EXPECT_EQ(seen.status, 0) << seen.err;
+  expect_one_result(seen, {1});
+}
+
 /// Of two either may be the one that is stopped, and of four more than half.
 TEST_F(Elastic, WhoIsLeftGoesOnHoweverManyAreStopped) {
   auto job = start_training({"-n", "4", "--record", path("records")});

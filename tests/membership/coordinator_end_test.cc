@@ -232,6 +232,18 @@ TEST_F(CoordinatorEnd, AJobThatWillNotBeginDoesNotBeginWithASuccessorEither) {
   EXPECT_TRUE(started().empty());
 }
 
+TEST_F(CoordinatorEnd, AJobThatCannotBeginWithSoFewSaysSoWhenNoMoreAreWanted) {
+  make_with_agent({.wanted = 1});
+  say(kAgent, wire::Started{0, 100});
+  resize(2);
+  EXPECT_EQ(started(), (Ids{1}));
+  end(0, false);
+  resize(1);
+  EXPECT_EQ(machine_->verdict(), Outcome::running) << "worker 1 may begin it";
+  agent_comes(kAgent + 1, "");  // in the place of the first one, which had not started it
+  EXPECT_EQ(machine_->verdict(), Outcome::failed);
+}
+
 TEST_F(CoordinatorEnd, AnAgentThatComesAfterAStopIsToldToStop) {
   make({.wanted = 1}, memory_of_two_hosts());
   agent_comes(kFirst, "a");

@@ -317,6 +317,19 @@ TEST(Member, ALossThatLeavesEnoughEndsTheSwitchAndBeginsARecovery) {
   EXPECT_EQ(receivers_of<wire::Claim>(out), Ids{2});
 }
 
+/// Whoever has died may have gone on in the next view, so that its death proves nothing about this one.
+TEST(Member, WhatAllHaveStoredIsInForceAlsoAfterALoss) {
+  Member two(2, kView);
+  const auto next = view_of(1, 2, {1, 2});
+  (void)two.adopt(next, kNow);
+  (void)two.on_message(1, wire::Stored{1, next.hash()}, kNow);
+  ASSERT_TRUE(two.on_lost(1, true, kNow, 2).fence);
+  ASSERT_TRUE(two.recovering());
+  auto out = two.on_message(3, wire::Stored{1, next.hash()}, kNow);
+  EXPECT_EQ(two.view().epoch, 3U) << "on from the next view, without the dead";
+  EXPECT_EQ(ids_of(*out.enter), Ids{2});
+}
+
 // ---- time ----
 
 TEST(Member, AfterSilenceOthersClaimInTurn) {

@@ -94,9 +94,8 @@ std::optional<std::uint64_t> CheckpointFolder::newest() const {
 }
 
 Result<Checkpoint> CheckpointFolder::read(std::uint64_t step) const {
-  auto at = all_.lower_bound(step);
-  if (at == all_.end()) return Error{Code::not_found, fmt::format("there is no checkpoint of step {}", step)};
-  return at->second;
+  if (newest() < step) return Error{Code::not_found, fmt::format("there is no checkpoint of step {}", step)};
+  return all_.rbegin()->second;
 }
 
 std::uint64_t CheckpointFolder::begin_lineage(std::uint64_t after) { return lineage_ = std::max(lineage_, after) + 1; }
