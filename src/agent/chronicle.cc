@@ -55,7 +55,7 @@ void Chronicle::heard(std::optional<std::uint64_t> worker, bool from_agent, cons
     log_.note("replace", replace->id, fmt::format("worker {} says that it is slow", *worker));
   if (const auto* ended = std::get_if<wire::Ended>(&message); ended && from_agent) {
     log_.note("ended", ended->id, ended->words);
-    if (ended->view) log_.note("last view", ended->id, fmt::format("epoch {}", ended->view));
+    if (ended->view.epoch) log_.note("last view", ended->id, fmt::format("epoch {}", ended->view.epoch));
   }
 }
 

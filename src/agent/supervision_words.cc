@@ -120,7 +120,7 @@ bool Supervision::may_be_forgotten(const Charge& worker) const {
   const auto& view = word_.state().view;
   if (worker.running() || !worker.heard_of || view.planned <= worker.plans_until) return false;
   auto note = driver_.note_of(worker.id);
-  return !word_.in_view(worker.id) && note.outcome != Outcome::finished && note.view <= view.epoch;
+  return !word_.in_view(worker.id) && note.outcome != Outcome::finished && note.view.epoch <= view.epoch;
 }
 
 void Supervision::forget() {
@@ -129,7 +129,7 @@ void Supervision::forget() {
     if (may_be_forgotten(worker)) ids.push_back(worker.id);
   for (auto id : ids) {
     former_.add(id);
-    former_view_ = std::max(former_view_, driver_.note_of(id).view);
+    former_view_ = std::max(former_view_, driver_.note_of(id).view.epoch);
     deaths_.forget(id);
     told_now_.erase(id);
     driver_.forget(id);

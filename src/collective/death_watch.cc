@@ -128,10 +128,14 @@ std::optional<int> ProcessWatch::lifeline() const {
   return lifeline_ ? std::optional(lifeline_->descriptor()) : std::nullopt;
 }
 
-void ProcessWatch::note_view(std::uint64_t epoch) {
-  if (lifeline_) lifeline_->note(epoch);
+// Both facts in one number, which is written at once.
+void ProcessWatch::note_view(wire::LastView view) {
+  if (lifeline_) lifeline_->note(2 * view.epoch + view.unvoted);
 }
 
-std::uint64_t ProcessWatch::last_view(std::uint64_t id) const { return lifeline_ ? lifeline_->noted_by(id) : 0; }
+wire::LastView ProcessWatch::last_view(std::uint64_t id) const {
+  auto noted = lifeline_ ? lifeline_->noted_by(id) : 0;
+  return {noted / 2, noted % 2 == 1};
+}
 
 }  // namespace pliant::collective

@@ -13,6 +13,7 @@
 #include "net/lifeline.h"
 #include "net/loop.h"
 #include "net/pulse.h"
+#include "wire/messages.h"
 
 namespace pliant::collective {
 
@@ -34,10 +35,10 @@ class DeathWatch {
   virtual bool has_ended(std::uint64_t id) const = 0;
   /// For neighbours that want to watch this process's lifeline; nothing if there is none.
   virtual std::optional<int> lifeline() const = 0;
-  /// From now on this process acts in the view with that epoch, as neighbours read it in last_view(). Any thread.
-  virtual void note_view(std::uint64_t epoch) = 0;
-  /// The view that worker `id` has noted last, also after its death, until forget(). 0: not known.
-  virtual std::uint64_t last_view(std::uint64_t id) const = 0;
+  /// From now on this process acts in that view, as neighbours read it in last_view(). Any thread.
+  virtual void note_view(wire::LastView view) = 0;
+  /// The view that worker `id` has noted last, also after its death, until forget().
+  virtual wire::LastView last_view(std::uint64_t id) const = 0;
 };
 
 using WatchMaker = std::function<std::unique_ptr<DeathWatch>(net::Loop& loop, DeathWatch::Events events)>;
@@ -57,8 +58,8 @@ class ProcessWatch final : public DeathWatch {
   void forget(std::uint64_t id) override;
   bool has_ended(std::uint64_t id) const override;
   std::optional<int> lifeline() const override;
-  void note_view(std::uint64_t epoch) override;
-  std::uint64_t last_view(std::uint64_t id) const override;
+  void note_view(wire::LastView view) override;
+  wire::LastView last_view(std::uint64_t id) const override;
 
  private:
   struct Process {

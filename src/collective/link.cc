@@ -7,7 +7,7 @@
 
 namespace pliant::collective {
 
-bool Link::note_view(std::uint64_t epoch) { return std::exchange(last_view, std::max(last_view, epoch)) < epoch; }
+bool Link::note_view(wire::LastView view) { return std::exchange(last_view, std::max(last_view, view)) < view; }
 
 void Link::connect_later(Nanos now) {
   if (proven || !connects) return;

@@ -21,8 +21,8 @@ struct PeerLoss {
   bool orderly = false;  ///< it had said goodbye
   bool proven = false;   ///< the kernel says that its process is gone. Proof may follow as a second loss.
   std::string how;
-  /// Proven, or orderly: the epoch of the view that it was in; 0: not known. May be told later.
-  std::uint64_t view = 0;
+  /// Proven, or orderly: the view that it was in. May be told later.
+  wire::LastView view{};
 };
 
 /// A message on its way, with its descriptors; shared, because one goes to every peer.
@@ -49,11 +49,11 @@ struct Link {
   bool settled_without = false;  ///< proven dead, and of no interest to the view that was settled in last
   Nanos retry_at{0};
   std::string how;
-  std::uint64_t last_view = 0;  ///< of one that is proven dead, or has said goodbye
+  wire::LastView last_view;  ///< of one that is proven dead, or has said goodbye
 
   PeerLoss loss() const { return {member.id, orderly, proven, how, last_view}; }
-  /// It was in the view with this epoch. True if that is news.
-  bool note_view(std::uint64_t epoch);
+  /// It was in this view. True if that is news.
+  bool note_view(wire::LastView view);
   /// This process is the one that is known, or none is known yet.
   bool may_be(pid_t process) const { return pid == 0 || pid == process; }
   /// A connection will be tried again as long as its process may live, if this side makes it. Who was never connected

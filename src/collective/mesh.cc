@@ -197,7 +197,7 @@ void Mesh::stands_still(std::uint64_t id) {
   close(link, "it does not run");
 }
 
-void Mesh::believe_dead(std::uint64_t id, std::uint64_t view) {
+void Mesh::believe_dead(std::uint64_t id, wire::LastView view) {
   loop_.post([this, id, view] {
     auto at = links_.find(id);
     if (at == links_.end() || id == self_.id) return;
@@ -213,7 +213,7 @@ void Mesh::believe_dead(std::uint64_t id, std::uint64_t view) {
   });
 }
 
-void Mesh::note_view(std::uint64_t epoch) { watch_->note_view(epoch); }
+void Mesh::note_view(wire::LastView view) { watch_->note_view(view); }
 
 /// Nothing of its process will ever be heard again. What it has noted is read before it is forgotten.
 void Mesh::bury(Link& link) {

@@ -82,14 +82,14 @@ class Mesh {
   bool reaches(const std::vector<wire::Member>& members) const;
   /// Somebody's kernel says that this worker's process is gone, which was in the view with that epoch. Soon told as a
   /// proven loss; again, if its death is known and only the view is news.
-  void believe_dead(std::uint64_t id, std::uint64_t view = 0);
+  void believe_dead(std::uint64_t id, wire::LastView view = {});
   /// This worker has settled in another view. The dead that are not among `at_hand`, and were not the last time, are
   /// forgotten: nobody will ask for them. One that is named once more is watched, and found dead, once more.
   void on_settled(std::set<std::uint64_t> at_hand);
   /// Workers that this one has heard of and not forgotten.
   std::size_t known();
   /// A proof of this worker's death will say that it was in the view with this epoch.
-  void note_view(std::uint64_t epoch);
+  void note_view(wire::LastView view);
   /// Data's way to other hosts; nullptr in a job of one host.
   Streams* streams() { return roads_ ? &roads_->streams() : nullptr; }
   /// Tells every peer that this worker leaves in good order, having acted last in the view with this epoch, and returns

@@ -78,7 +78,7 @@ void Member::propose_if_promised(Nanos now, Decision& out) {
 /// newcomers have no state but what those would have given them in it.
 bool Member::never_acted_in(const View& successor) const {
   return std::ranges::all_of(successor.members, [&](const auto& m) {
-    return !successor.votes(m.id) || (proven_dead(m.id) && lost_.last_view_of(m.id) > 0);
+    return !successor.votes(m.id) || (proven_dead(m.id) && lost_.last_view_of(m.id).epoch > 0);
   });
 }
 

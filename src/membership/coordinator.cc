@@ -53,7 +53,7 @@ Memory Coordinator::memory() const {
     // A worker outside of the view that has not ended may go on to another loop; if not, its agent will say so.
     bool counts = was_last(id) || (worker.outcome == Outcome::finished && has_ended(worker));
     if (counts && worker.outcome != Outcome::running) memory.outcomes[id] = worker.outcome;
-    if (counts && has_ended(worker)) memory.ended[id] = worker.last_view;
+    if (counts && has_ended(worker)) memory.ended[id] = worker.last_view.epoch;
     if (worker.invited && !worker.ended && !in_view(id)) memory.invited.emplace(id, worker.self.host);
   }
   for (const auto& [host, agent] : agents_) memory.hosts.insert(host);

@@ -142,7 +142,7 @@ class Coordinator {
   Letters on_closed(Link link);
   /// The kernel says that a worker's process is gone; what it left in writing of the end of its loop, and of the view
   /// that it acted in last, if it did.
-  Letters on_gone(std::uint64_t id, Outcome outcome = Outcome::running, std::uint64_t view = 0);
+  Letters on_gone(std::uint64_t id, Outcome outcome = Outcome::running, wire::LastView view = {});
   /// The answer to needs_checkpoint(): the step of the newest good one that this job has written, or why there is none.
   Letters on_checkpoint(std::optional<std::uint64_t> step, const std::string& why = {});
   /// It is that late, on any clock that does not go back. Now and then, for what has to wait.
@@ -241,7 +241,7 @@ class Coordinator {
   static bool has_parted(const Worker& worker) { return worker.goodbye || worker.outcome != Outcome::running; }
   bool has_ended(const Worker& worker) const;
   /// What it left in writing is known.
-  static bool has_note(const Worker& worker) { return worker.ended && worker.last_view > 0; }
+  static bool has_note(const Worker& worker) { return worker.ended && worker.last_view.epoch > 0; }
   static bool is_there(const Worker& worker) { return worker.link && !worker.ended; }
   enum class End { bad, good, taken };
   void refuse_to_begin();
@@ -262,7 +262,7 @@ class Coordinator {
   bool lost_with_host(const Worker& worker) const;
   std::int64_t workers_on(const std::string& host) const;
   bool lacks_slots(const std::string& host) const;
-  static void read_note(Worker& worker, Outcome outcome, std::uint64_t view);
+  static void read_note(Worker& worker, Outcome outcome, wire::LastView view);
   void cool_down(const Worker& worker, bool replaced);
   std::pair<const std::string, Agent>* agent_with_room();
   std::vector<wire::Headcount> headcount() const;

@@ -43,7 +43,7 @@ bool Coordinator::is_disowned(const Worker& worker) const {
 std::uint64_t Coordinator::newest_of_the_dead() const {
   auto newest = former_.last_view();
   for (const auto& [id, worker] : workers_)
-    if (worker.ended) newest = std::max(newest, worker.last_view);
+    if (worker.ended) newest = std::max(newest, worker.last_view.epoch);
   return newest;
 }
 
@@ -97,7 +97,7 @@ std::uint64_t Coordinator::trained_in() const {
 /// how it ended.
 bool Coordinator::may_decide(const Worker& worker) const {
   if (worker.outcome != Outcome::finished || worker.goodbye || has_ended(worker) || is_disowned(worker)) return false;
-  return std::max(worker.last_view, worker.view) >= trained_in();
+  return std::max(worker.last_view.epoch, worker.view) >= trained_in();
 }
 
 /// Somebody who is there may have become a member of a view that is not known here, and will say so.
@@ -155,12 +155,14 @@ bool Coordinator::anybody_finished() const {
   auto newest = trained_in();
   return std::ranges::any_of(workers_, [&](const auto& entry) {
     const auto& worker = entry.second;
-    return worker.outcome == Outcome::finished && std::max(worker.last_view, worker.view) >= newest;
+    return worker.outcome == Outcome::finished && std::max(worker.last_view.epoch, worker.view) >= newest;
   });
 }
 
 /// A member of the newest view, or of one that is known only from those who have ended in it.
-bool Coordinator::was_last(std::uint64_t id) const { return in_view(id) || workers_.at(id).last_view > view_.epoch; }
+bool Coordinator::was_last(std::uint64_t id) const {
+  return in_view(id) || workers_.at(id).last_view.epoch > view_.epoch;
+}
 
 bool Coordinator::any_member(Outcome outcome) const {
   return std::ranges::any_of(
@@ -212,7 +214,7 @@ std::string Coordinator::describe() const {
                                  {"over", over()}}));
   for (const auto& [id, worker] : workers_)
     text += fmt::format("worker {} on '{}', view {}, last view {}, {}:{}\n", id, worker.host, worker.view,
-                        worker.last_view, name_of(worker.outcome),
+                        worker.last_view.epoch, name_of(worker.outcome),
                         names({{"member", in_view(id)},
                                {"connected", worker.link != 0},
                                {"named", worker.named},

@@ -29,7 +29,7 @@ struct WorkerFile {
   std::string host;              // whose agent started it
   std::uint64_t view = 0;        // the epoch of the newest view that it has reported
   std::uint64_t knows = 0;       // the epoch of the newest view that it knew when it asked to be taken in
-  std::uint64_t last_view = 0;   // the epoch of the view that it was in when it ended
+  wire::LastView last_view;      // that it was in when it ended
   std::uint64_t trained_in = 0;  // the epoch of the newest view in which it has reported a step
   std::int32_t process = 0;      // as its agent started it; its end is proof only if it is the one that joined
   std::string layout;

@@ -53,12 +53,12 @@ Letters Coordinator::on_closed(Link link) {
 
 /// What it left in writing, if it did, is newer than any message: one may have been lost with another coordinator, or
 /// come late.
-void Coordinator::read_note(Worker& worker, Outcome outcome, std::uint64_t view) {
-  if (outcome != Outcome::running || view) worker.outcome = outcome;
+void Coordinator::read_note(Worker& worker, Outcome outcome, wire::LastView view) {
+  if (outcome != Outcome::running || view.epoch) worker.outcome = outcome;
   worker.last_view = std::max(worker.last_view, view);
 }
 
-Letters Coordinator::on_gone(std::uint64_t id, Outcome outcome, std::uint64_t view) {
+Letters Coordinator::on_gone(std::uint64_t id, Outcome outcome, wire::LastView view) {
   if (auto at = workers_.find(id); at != workers_.end() && !at->second.ended) {
     note_end(id, at->second);
     read_note(at->second, outcome, view);
@@ -79,7 +79,7 @@ void Coordinator::on(Link link, const wire::Ended& ended) {
   read_note(worker, wire::outcome_in(ended.outcome), ended.view);
   bool known = worker.ended;
   note_end(ended.id, worker);
-  if (!known || ended.view) tell_of_death(ended.id);
+  if (!known || ended.view.epoch) tell_of_death(ended.id);
   next_id_ = std::max(next_id_, ended.id + 1);
   if (!formed() && (ended.taken || lacks_slots(agent->first))) {  // somebody else, somewhere else, will begin the job
     workers_.erase(ended.id);

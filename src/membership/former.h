@@ -25,7 +25,7 @@ class Former {
   void add(std::uint64_t id, const WorkerFile& worker) {
     expect_no_more(id);
     ids_.add(id);
-    last_view_ = std::max(last_view_, worker.last_view);
+    last_view_ = std::max(last_view_, worker.last_view.epoch);
     trained_in_ = std::max(trained_in_, worker.trained_in);
   }
   bool contains(std::uint64_t id) const { return ids_.contains(id); }

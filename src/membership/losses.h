@@ -9,13 +9,15 @@
 #include <map>
 #include <utility>
 
+#include "wire/messages.h"
+
 namespace pliant::membership {
 
 class Losses {
  public:
-  /// `proven`: its process is gone, by a kernel's word; it was in the view with the epoch `last` (0: not known). What
-  /// is known already stays: proof is not taken back, and the later view counts.
-  void note(std::uint64_t id, bool proven, std::uint64_t last) {
+  /// `proven`: its process is gone, by a kernel's word; it was in the view `last`. What is known already stays: proof
+  /// is not taken back, and the later view counts.
+  void note(std::uint64_t id, bool proven, wire::LastView last) {
     auto& known = lost_[id];
     known.proven = known.proven || proven;
     known.last = std::max(known.last, last);
@@ -33,10 +35,14 @@ class Losses {
     auto lost = lost_.find(id);
     return lost != lost_.end() && lost->second.proven;
   }
-  /// The epoch of the view that it was in; 0 if that is not known.
-  std::uint64_t last_view_of(std::uint64_t id) const {
+  /// The view that it was in.
+  wire::LastView last_view_of(std::uint64_t id) const {
     auto lost = lost_.find(id);
-    return lost == lost_.end() ? 0 : lost->second.last;
+    return lost == lost_.end() ? wire::LastView() : lost->second.last;
+  }
+  /// It is dead, was last in the view with this epoch, and has not voted on what follows it.
+  bool died_unvoted_in(std::uint64_t id, std::uint64_t epoch) const {
+    return ended(id) && last_view_of(id) == wire::LastView(epoch, true);
   }
   /// It speaks: it is not suspected any more, unless it is dead, and this comes late. Whoever is out stays so.
   void heard_from(std::uint64_t id) {
@@ -66,7 +72,7 @@ class Losses {
   struct Loss {
     bool proven = false;
     bool settled_without = false;  // the last view that was settled in had nothing to do with it
-    std::uint64_t last = 0;
+    wire::LastView last;
     std::uint64_t out_of = 0;  // the epoch of a view; 0: none
   };
   std::map<std::uint64_t, Loss> lost_;

@@ -20,7 +20,7 @@ Member::Member(std::uint64_t self, View view, bool has_store, View past)
 
 // ---- events ----
 
-Decision Member::on_lost(std::uint64_t id, bool proven, Nanos now, std::uint64_t last) {
+Decision Member::on_lost(std::uint64_t id, bool proven, Nanos now, wire::LastView last) {
   Decision out;
   if (id == self_) return out;
   lost_.note(id, proven, last);
@@ -340,16 +340,17 @@ bool Member::newer(const View& view) const {
 
 bool Member::proven_dead(std::uint64_t id) const {
   if (lost_.is_out_of(id, view_.epoch)) return true;
-  return ended(id) && (lost_.last_view_of(id) <= view_.epoch || planted("proof-for-all-views"));
+  return ended(id) && (lost_.last_view_of(id).epoch <= view_.epoch || planted("proof-for-all-views"));
 }
 
-/// Whether these members of the base decide for all of it. Any two sets that do have a member in common.
+/// Whether these members of the base decide for all of it. Any two sets that do have a member in common: whoever is
+/// known to have died without a vote is in none of them, so that its vote need not be outvoted.
 bool Member::enough(const Ids& who) const {
   std::size_t have = 0, votes = 0;
   std::optional<std::uint64_t> lowest;
   for (const auto& member : view_.members) {
     if (!who.contains(member.id) && !lost_.contains(member.id)) return false;
-    if (!view_.votes(member.id)) continue;
+    if (!view_.votes(member.id) || lost_.died_unvoted_in(member.id, view_.epoch)) continue;
     ++votes;
     have += who.contains(member.id);
     lowest = std::min(lowest.value_or(member.id), member.id);

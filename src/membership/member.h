@@ -55,9 +55,9 @@
 //   deciding
 //
 // Enough: every member of the base view that did not promise (or store) is lost; and either all of those who vote are
-// proven dead, or a majority of the base view's votes did promise (of exactly half, the half with the lowest id). The
-// base is the newest view in force that anybody who promised knows of; of two with one epoch, the one with the higher
-// term.
+// proven dead, or a majority of the base view's votes did promise (of exactly half, the half with the lowest id). Votes
+// of those who are proven to have died in the base view without having voted on what follows it do not count. The base
+// is the newest view in force that anybody who promised knows of; of two with one epoch, the one with the higher term.
 //
 // Newcomers have no vote until a step has ended with them, so that those who have no state cannot outvote those who
 // have it. If all votes are proven dead, it takes every newcomer that is not proven dead: those of them who have
@@ -128,10 +128,10 @@ class Member {
   /// A newcomer that was a member before: views up to `past`, the newest that it knew to be in force, are over for it.
   Member(std::uint64_t self, View view, bool has_store = false, View past = {});
 
-  /// A member is lost: `proven` if the kernel says that its process is gone, which was in the view with the epoch
-  /// `last` (0: not known, or in none). May be repeated; proof may come later. A mere suspicion ends when a
-  /// recovery takes the suspect in: repeat it if the suspect is silent in the new view too.
-  Decision on_lost(std::uint64_t id, bool proven, Nanos now, std::uint64_t last = 0);
+  /// A member is lost: `proven` if the kernel says that its process is gone, which was in the view `last`. May be
+  /// repeated; proof may come later. A mere suspicion ends when a recovery takes the suspect in: repeat it if the
+  /// suspect is silent in the new view too.
+  Decision on_lost(std::uint64_t id, bool proven, Nanos now, wire::LastView last = {});
   /// There is a connection to it again. A suspicion of somebody outside of the view is out of date then; one of a
   /// member of the view ends with what the members agree on.
   void on_found(std::uint64_t id);
@@ -174,13 +174,15 @@ class Member {
   const std::optional<View>& stored() const { return stored_; }
   bool recovering() const { return state_ != State::steady && state_ != State::switching; }
   std::uint64_t promised() const { return promised_; }
+  /// It has promised a recovery of the view in force, or stored what follows it; or it may have.
+  bool has_voted() const { return fenced_ > view_.term || stored_.has_value(); }
   /// The newest view that this worker knows of, in whichever life.
   const View& newest_known() const { return newcomer() ? past_ : view_; }
   bool is_lost(std::uint64_t id) const { return lost_.contains(id); }
   /// Its process is gone, by a kernel's word.
   bool ended(std::uint64_t id) const { return lost_.ended(id); }
-  /// REQUIRES ended(id). The epoch of the view that it was in.
-  std::uint64_t ended_in(std::uint64_t id) const { return lost_.last_view_of(id); }
+  /// REQUIRES ended(id). The view that it was in.
+  wire::LastView ended_in(std::uint64_t id) const { return lost_.last_view_of(id); }
 
  private:
   enum class State { steady, switching, recovering, claiming, proposing, deciding, evicted };

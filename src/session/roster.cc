@@ -124,9 +124,15 @@ std::optional<View> Roster::await_next() {
   return outside() ? std::nullopt : next_;
 }
 
+/// Before it acts in the view, or anybody can count its vote on what follows: what is noted must not say less.
+void Roster::note_view(const View& view) {
+  noted_ = {view.epoch, member_->view().hash() == view.hash() && !member_->has_voted()};
+  transport_->note_view(noted_);
+}
+
 void Roster::took(const View& view) {
   Held held(*this);
-  transport_->note_view(view.epoch);
+  note_view(view);
   if (next_ && next_->hash() == view.hash()) next_.reset();
   absentees_.give_up(false);
 }
@@ -135,7 +141,7 @@ bool Roster::keep_group(const View& view) {
   Held held(*this);
   if (formed_ == view.hash() || !next_ || next_->hash() != view.hash() || member_->recovering() || outside())
     return false;
-  transport_->note_view(view.epoch);
+  note_view(view);
   kept_ = view.hash();
   next_.reset();
   return true;

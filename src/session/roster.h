@@ -36,6 +36,12 @@ struct RosterOptions {
   TransportOpener open{};
 };
 
+/// What a store was asked.
+struct StoreQuestion {
+  bool open = false;        ///< an answer is on its way
+  bool unanswered = false;  ///< there was none the last time
+};
+
 /// Threads: any.
 class Roster {
  public:
@@ -136,6 +142,8 @@ class Roster {
   void become_newcomer();                                   // guarded by mutex_
   void tell_ready();                                        // guarded by mutex_
   std::uint64_t newest_known() const;                       // epoch of a view; guarded by mutex_
+  void note_view(const membership::View& view);             // guarded by mutex_
+  void note_votes(const membership::Decision& decision);    // guarded by mutex_
   void show();                                              // guarded by mutex_
 
   RosterOptions options_;
@@ -159,12 +167,13 @@ class Roster {
   Absentees absentees_;                 // guarded by mutex_
   std::string layout_;                  // guarded by mutex_
   std::uint64_t step_ = 0;              // guarded by mutex_
+  wire::LastView noted_;                // guarded by mutex_; what this worker has left in writing
   collective::Group* group_ = nullptr;  // guarded by mutex_
   Returns returns_;                     // guarded by mutex_
 
-  std::map<std::uint64_t, Nanos> unreached_;    // of the plan, or of the view to recover from; guarded by mutex_
-  bool asking_ = false, store_silent_ = false;  // guarded by mutex_
-  std::unique_ptr<Transport> transport_;        // last: its thread uses everything above
+  std::map<std::uint64_t, Nanos> unreached_;  // of the plan, or of the view to recover from; guarded by mutex_
+  StoreQuestion question_;                    // guarded by mutex_
+  std::unique_ptr<Transport> transport_;      // last: its thread uses everything above
 };
 
 }  // namespace pliant::session

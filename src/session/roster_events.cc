@@ -83,7 +83,7 @@ void Roster::on_entered(std::uint64_t from, const wire::Entered& entered) {
 void Roster::on_lost(const collective::PeerLoss& loss) {
   Held held(*this);
   if (loss.orderly) {
-    absentees_.on_goodbye(loss.id, loss.view);
+    absentees_.on_goodbye(loss.id, loss.view.epoch);
     if (absentees_.gives_up() && member_->view().rank_of(loss.id) >= 0)
       apply(member_->on_lost(loss.id, true, clock_.now(), absentees_.departed().at(loss.id)));
     return;
@@ -209,6 +209,7 @@ void Roster::apply(const membership::Decision& decision) {
   if (decision.fence) log::debug("view {} is fenced", member_->view().epoch);
   if (decision.evicted) log::debug("out of the view that follows view {}", member_->view().epoch);
   if (decision.fence && group_ && !planted("never-fenced")) group_->fence({Code::peer_lost, "a worker was lost"});
+  note_votes(decision);
   for (const auto& letter : decision.letters) {
     if (letter.to != kCoordinator)
       transport_->send({letter.to}, as_message(letter.message));
@@ -228,6 +229,19 @@ void Roster::apply(const membership::Decision& decision) {
   }
 }
 
+/// What the coordinator is promised is a term for its plans, and no vote on a view.
+void Roster::note_votes(const membership::Decision& decision) {
+  auto is_vote = [](const membership::Letter& letter) {
+    const auto& message = letter.message;
+    return letter.to != kCoordinator &&
+           (std::holds_alternative<wire::Claim>(message) || std::holds_alternative<wire::Promise>(message) ||
+            std::holds_alternative<wire::Propose>(message) || std::holds_alternative<wire::Stored>(message));
+  };
+  if (!noted_.unvoted || !(member_->has_voted() || std::ranges::any_of(decision.letters, is_vote))) return;
+  noted_.unvoted = 0;
+  transport_->note_view(noted_);
+}
+
 /// A view may end while it is entered, or before. Whoever dies in it is then known to have been in it: so must those be
 /// who are left.
 void Roster::report_view() {
@@ -240,17 +254,17 @@ void Roster::report_view() {
 
 /// A store takes one successor of each epoch. Asked again by the machine until there is an answer.
 void Roster::ask_store(const View& view) {
-  if (std::exchange(asking_, true)) return;
+  if (std::exchange(question_.open, true)) return;
   auto key = fmt::format("{}/view/{}", options_.job, view.epoch);
   auto answered = [this](const Result<membership::Attempt>& attempt) {
     Held held(*this);
-    asking_ = false;
+    question_.open = false;
     if (!attempt.ok()) {
-      if (!std::exchange(store_silent_, true))
+      if (!std::exchange(question_.unanswered, true))
         log::warn("workers are out of reach, and the store does not say how to go on: {}", attempt.error().message);
       return;
     }
-    store_silent_ = false;
+    question_.unanswered = false;
     auto taken = view_from_text(attempt.value().now.text);
     if (!taken.ok()) return log::warn("the store holds something else than a view: {}", taken.error().message);
     apply(member_->on_decided(taken.value(), clock_.now()));

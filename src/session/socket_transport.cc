@@ -54,12 +54,12 @@ class SocketTransport final : public Transport {
     mesh_->send(std::move(ids), std::move(message));
   }
   bool reaches(const std::vector<wire::Member>& members) const override { return mesh_->reaches(members); }
-  void believe_dead(std::uint64_t id, std::uint64_t view) override { mesh_->believe_dead(id, view); }
+  void believe_dead(std::uint64_t id, wire::LastView view) override { mesh_->believe_dead(id, view); }
   void on_settled(std::set<std::uint64_t> at_hand) override { mesh_->on_settled(std::move(at_hand)); }
-  void note_view(std::uint64_t epoch) override {
-    view_ = epoch;
-    mesh_->note_view(epoch);
-    warn_if_failed(note_.set_view(epoch));
+  void note_view(wire::LastView view) override {
+    view_ = view.epoch;
+    mesh_->note_view(view);
+    warn_if_failed(note_.set_view(view));
   }
   Result<std::unique_ptr<collective::Group>> form(collective::Team team) override {
     return collective::Group::form(std::move(team), mesh_.get());

@@ -51,14 +51,13 @@ class Transport {
   virtual void send(std::vector<std::uint64_t> ids, wire::Message message) = 0;
   /// There are connections to all of these, but this worker itself.
   virtual bool reaches(const std::vector<wire::Member>& members) const = 0;
-  /// Somebody's kernel says that this worker's process is gone, which was in the view with that epoch. Soon told as a
-  /// proven loss.
-  virtual void believe_dead(std::uint64_t id, std::uint64_t view) = 0;
+  /// Somebody's kernel says that this worker's process is gone, which was in that view. Soon told as a proven loss.
+  virtual void believe_dead(std::uint64_t id, wire::LastView view) = 0;
   /// This worker has settled in another view. The dead that are not among `at_hand`, and were not the last time, need
   /// not be known any more.
   virtual void on_settled(std::set<std::uint64_t> at_hand) = 0;
-  /// From now on this worker acts in the view with that epoch: a proof of its death will say so.
-  virtual void note_view(std::uint64_t epoch) = 0;
+  /// From now on this worker acts in that view, or votes on what follows it: a proof of its death will say so.
+  virtual void note_view(wire::LastView view) = 0;
   /// Enters a view with all of its members. Blocks until all have, or one is lost.
   virtual Result<std::unique_ptr<collective::Group>> form(collective::Team team) = 0;
 

@@ -9,13 +9,14 @@
 namespace pliant::session {
 
 WorkerNote read_worker_note(const std::string& path) {
-  std::string first, word, second, session;
+  std::string first, word, second, session, votes;
   std::uint64_t view = 0;
   std::ifstream file(path);
   if (!(file >> first >> view >> second >> word) || first != "view" || second != "outcome") return {};
-  file >> session;
+  file >> session >> votes;
   for (int i = 0; i < kOutcomes; ++i)
-    if (auto outcome = static_cast<Outcome>(i); word == name_of(outcome)) return {outcome, view, session == "closed"};
+    if (auto outcome = static_cast<Outcome>(i); word == name_of(outcome))
+      return {outcome, {view, votes == "unvoted"}, session == "closed"};
   return {};
 }
 
@@ -25,9 +26,9 @@ Status NoteWriter::set_outcome(Outcome outcome) {
   return write();
 }
 
-Status NoteWriter::set_view(std::uint64_t epoch) {
+Status NoteWriter::set_view(wire::LastView view) {
   std::lock_guard lock(mutex_);
-  note_.view = epoch;
+  note_.view = view;
   return write();
 }
 
@@ -43,8 +44,8 @@ Status NoteWriter::write() {
   if (path_.empty()) return {};
   if (!file_) file_ = Fd(open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
   if (!file_) return errno_error("cannot write " + path_);
-  auto text = fmt::format("view {:<20} outcome {:<16} {}\n", note_.view, name_of(note_.outcome),
-                          note_.closed ? "closed" : "open  ");
+  auto text = fmt::format("view {:<20} outcome {:<16} {:<6} {:<7}\n", note_.view.epoch, name_of(note_.outcome),
+                          note_.closed ? "closed" : "open", note_.view.unvoted ? "unvoted" : "-");
   auto written = pwrite(file_.get(), text.data(), text.size(), 0);
   if (written < 0) return errno_error("cannot write " + path_);
   if (static_cast<std::size_t>(written) != text.size()) return Error{Code::io, "cannot write all of " + path_};

@@ -12,12 +12,13 @@
 #include "base/fd.h"
 #include "base/planted.h"
 #include "base/result.h"
+#include "wire/messages.h"
 
 namespace pliant::session {
 
 struct WorkerNote {
   Outcome outcome = Outcome::running;  ///< running: its loop has not ended
-  std::uint64_t view = 0;              ///< the epoch of the view that it acted in last; 0: in none
+  wire::LastView view{};               ///< that it acted in last
   bool closed = false;                 ///< its session has ended: no other loop follows
   /// What its loop's end says of a process that has ended, by itself or not: one that was killed after a loop had
   /// finished might have gone on to another.
@@ -39,7 +40,7 @@ class NoteWriter {
   explicit NoteWriter(std::string path) : path_(std::move(path)) {}
 
   Status set_outcome(Outcome outcome);
-  Status set_view(std::uint64_t epoch);
+  Status set_view(wire::LastView view);
   Status close(Outcome outcome);
 
  private:

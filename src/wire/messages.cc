@@ -22,6 +22,10 @@ void visit(Fields& f, std::uint64_t& value) {
   f(value);
 }
 template <class Fields>
+void visit(Fields& f, LastView& m) {
+  f(m.epoch), f(m.unvoted);
+}
+template <class Fields>
 void visit(Fields& f, ViewNotice& m) {
   f(m.term), f(m.epoch), f(m.seed), f(m.planned), f(m.members, kMaxMembers), f(m.newcomers, kMaxMembers);
   f(m.restarts), f(m.resume_step);
@@ -94,7 +98,7 @@ void visit(Fields& f, Started& m) {
 }
 template <class Fields>
 void visit(Fields& f, Ended& m) {
-  f(m.id), f(m.good), f(m.words, kMaxText), f(m.taken), f(m.view), f(m.outcome);
+  f(m.id), f(m.good), f(m.words, kMaxText), f(m.taken), visit(f, m.view), f(m.outcome);
 }
 template <class Fields>
 void visit(Fields& f, Parted& m) {
@@ -142,7 +146,7 @@ void visit(Fields& f, Entered& m) {
 }
 template <class Fields>
 void visit(Fields& f, Dead& m) {
-  f(m.id), f(m.view);
+  f(m.id), visit(f, m.view);
 }
 template <class Fields>
 void visit(Fields& f, RegionNotice& m) {

@@ -53,6 +53,16 @@ struct ViewNotice {
   std::uint64_t resume_step = 0;           ///< of the checkpoint that it began from last, if ever
 };
 
+/// The view that a worker acted in last, by what it noted before it did. Of two notes the greater one says more.
+struct LastView {
+  std::uint64_t epoch = 0;  ///< 0: not known, or in none
+  /// 1: it has not voted on what follows that view: it has promised no recovery, and stored no successor. 0: not known.
+  std::uint8_t unvoted = 0;
+
+  constexpr LastView(std::uint64_t view = 0, bool has_not_voted = false) : epoch(view), unvoted(has_not_voted) {}
+  auto operator<=>(const LastView&) const = default;
+};
+
 // ---- workers and their coordinator ----
 
 /// worker -> coordinator, first message of every connection: who I am and where I am, so that a coordinator that has
@@ -171,8 +181,8 @@ struct Ended {
   std::uint8_t good = 0;     ///< it ended by itself, with status 0
   std::string words;         ///< "exit status 3", "killed by signal 9"
   std::uint8_t taken = 0;    ///< costs nothing: its agent sent it away for want of a slot, or it was told before
-  std::uint64_t view = 0;    ///< the epoch of the view that it was in
-  std::uint8_t outcome = 0;  ///< of its loop, by what it left in writing; 0: nothing
+  LastView view;             ///< by what it left in writing
+  std::uint8_t outcome = 0;  ///< of its loop, by the same; 0: nothing
 };
 /// coordinator -> agent, the answer to Ended.
 struct Parted {
@@ -235,7 +245,7 @@ struct InForce {
 /// word.
 struct Dead {
   std::uint64_t id = 0;
-  std::uint64_t view = 0;  ///< the epoch of the view that it was in
+  LastView view;
 };
 
 // ---- members among each other: connections and memory ----

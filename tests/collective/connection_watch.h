@@ -13,8 +13,8 @@ class ConnectionWatch final : public DeathWatch {
   void forget(std::uint64_t) override {}
   bool has_ended(std::uint64_t) const override { return true; }
   std::optional<int> lifeline() const override { return std::nullopt; }
-  void note_view(std::uint64_t) override {}
-  std::uint64_t last_view(std::uint64_t) const override { return 0; }
+  void note_view(wire::LastView) override {}
+  wire::LastView last_view(std::uint64_t) const override { return {}; }
 };
 
 }  // namespace pliant::collective

@@ -128,9 +128,9 @@ struct News {
     return !lost.empty() && lost.back().proven;
   }
   /// By the last loss that was told.
-  std::uint64_t last_view() {
+  wire::LastView last_view() {
     std::lock_guard lock(mutex);
-    return lost.empty() ? 0 : lost.back().view;
+    return lost.empty() ? wire::LastView() : lost.back().view;
   }
 };
 
@@ -329,7 +329,7 @@ pid_t neighbour_in(std::vector<std::uint64_t> views, TeamPlan& plan, Fd& listene
     Mesh mesh("test", plan.members[1], Fd(), other.events());
     mesh.connect({plan.members[0]});
     until([&] { return other.findings() == 1; });
-    for (auto view : views) mesh.note_view(view);
+    for (auto view : views) mesh.note_view({view, view == 9});
     raise(SIGSTOP);
   });
 }
@@ -350,7 +350,7 @@ TEST(Mesh, AProofOfDeathSaysInWhichViewTheDeadWas) {
     kill(child, SIGKILL);
     if (by_word) mesh.believe_dead(1);
     until([&] { return news.proven_last(); });
-    EXPECT_EQ(news.last_view(), 9U);
+    EXPECT_EQ(news.last_view(), wire::LastView(9, true));
     EXPECT_EQ(waitpid(child, nullptr, 0), child);
   }
 }

@@ -15,6 +15,17 @@ TEST(Losses, ProofIsNotTakenBackAndTheLaterViewCounts) {
   EXPECT_EQ(losses.last_view_of(1), 6U);
 }
 
+TEST(Losses, ThatTheDeadHadNotVotedIsAFactAboutItsLastView) {
+  Losses losses;
+  losses.note(1, false, {5, true});
+  EXPECT_FALSE(losses.died_unvoted_in(1, 5)) << "it may live";
+  losses.note(1, true, 5);  // by somebody who does not know
+  EXPECT_TRUE(losses.died_unvoted_in(1, 5));
+  EXPECT_FALSE(losses.died_unvoted_in(1, 4));
+  losses.note(1, true, 6);
+  EXPECT_FALSE(losses.died_unvoted_in(1, 5) || losses.died_unvoted_in(1, 6));
+}
+
 TEST(Losses, WhoeverIsOutStaysSoUntilItIsTakenIn) {
   Losses losses;
   losses.note_out(1, 5);

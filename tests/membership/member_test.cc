@@ -330,6 +330,31 @@ TEST(Member, WhatAllHaveStoredIsInForceAlsoAfterALoss) {
   EXPECT_EQ(ids_of(*out.enter), Ids{2});
 }
 
+/// Of five two are dead, and two are out of reach.
+TEST(Member, WhoDiedWithoutAVoteNeedNotBeOutvoted) {
+  for (bool unvoted : {false, true}) {
+    Member three(3, kLarge);
+    (void)three.on_lost(1, true, kNow, {1, unvoted});
+    (void)three.on_lost(2, true, kNow, {1, unvoted});
+    (void)three.on_lost(5, false, kNow);
+    auto out = three.on_message(4, promise(three.promised(), kLarge), kNow);
+    EXPECT_EQ(receivers_of<wire::Propose>(out), unvoted ? Ids{4} : Ids{});
+  }
+}
+
+TEST(Member, WhoHasVotedKnowsIt) {
+  Member two(2, kView);
+  EXPECT_FALSE(two.has_voted());
+  (void)two.on_message(1000, wire::Claim{5, 0}, kNow);
+  EXPECT_FALSE(two.has_voted()) << "a term for plans";
+  (void)two.on_message(1, wire::Claim{6, 1}, kNow);
+  EXPECT_TRUE(two.has_voted());
+  (void)two.on_message(1, in_force(view_of(6, 2, {1, 2})), kNow);
+  EXPECT_FALSE(two.has_voted()) << "on what follows that one";
+  (void)two.adopt(view_of(6, 3, {2}), kNow);
+  EXPECT_TRUE(two.has_voted());
+}
+
 // ---- time ----
 
 TEST(Member, AfterSilenceOthersClaimInTurn) {

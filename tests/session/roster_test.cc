@@ -28,6 +28,7 @@ struct Post {
   std::set<std::uint64_t> out_of_reach;
   std::vector<wire::Message> told;
   std::vector<wire::Message> sent;
+  std::vector<std::pair<wire::LastView, std::size_t>> noted;  // and how many claims had been sent by then
 
   template <class T>
   std::vector<T> told_of() const {
@@ -51,9 +52,12 @@ class PlayedTransport final : public Transport {
   bool reaches(const std::vector<wire::Member>& members) const override {
     return std::ranges::none_of(members, [&](const auto& member) { return post_.out_of_reach.contains(member.id); });
   }
-  void believe_dead(std::uint64_t, std::uint64_t) override {}
+  void believe_dead(std::uint64_t, wire::LastView) override {}
   void on_settled(std::set<std::uint64_t>) override {}
-  void note_view(std::uint64_t) override {}
+  void note_view(wire::LastView view) override {
+    auto is_claim = [](const auto& message) { return std::holds_alternative<wire::Claim>(message); };
+    post_.noted.emplace_back(view, std::ranges::count_if(post_.sent, is_claim));
+  }
   Result<std::unique_ptr<collective::Group>> form(collective::Team) override { return Error{Code::peer_lost, ""}; }
   void tell(wire::Message message) override { post_.told.push_back(std::move(message)); }
   void report(wire::Progress) override {}
@@ -266,6 +270,20 @@ TEST(Absentees, WhoeverDiedBeforeItsViewWasInForceIsNotExpected) {
   absentees.on_view(view_of(2, 4, {1, 2, 3}));
   absentees.on_view(view_of(3, 5, {1, 2}));
   EXPECT_TRUE(absentees.anybody_may_return());
+}
+
+/// Whoever finds the note after this worker's death counts on it.
+TEST(Roster, ThatItVotesIsNotedBeforeAnybodyCanHearTheVote) {
+  using Noted = std::pair<wire::LastView, std::size_t>;
+  Post post;
+  auto view = view_of(1, 1, {1, 2, 3});
+  Roster roster(member_of(view, post));
+  roster.took(view);
+  post.events.on_coordinator(wire::Claim{2, 0});
+  ASSERT_EQ(post.noted, (std::vector{Noted{{1, true}, 0}})) << "a term for plans is no vote";
+  post.lose(3, false, 1);
+  ASSERT_TRUE(std::holds_alternative<wire::Claim>(post.sent.back()));
+  EXPECT_EQ(post.noted.back(), (Noted{{1, false}, 0}));
 }
 
 TEST(Roster, AGoodbyeFromALaterViewProvesNothingAboutThisOne) {

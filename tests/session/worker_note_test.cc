@@ -40,10 +40,10 @@ TEST_F(WorkerNoteTest, AKillLeavesNoHalfOfANote) {
         writer.set_view(UINT64_MAX).or_throw();
       }
     });
-    while (read().view == 0) sched_yield();
+    while (read().view.epoch == 0) sched_yield();
     kill(child, SIGKILL);
     EXPECT_EQ(collective::ended(child), 137);
-    auto view = read().view;
+    auto view = read().view.epoch;
     EXPECT_TRUE(view == 7 || view == UINT64_MAX) << view;
     std::ofstream(file(), std::ios::trunc).flush();
   }

@@ -156,7 +156,8 @@ void Job::note_situation() {
   if (!coordinator) return world_.note("there is no coordinator");
   std::istringstream lines(coordinator->describe());
   for (std::string line; std::getline(lines, line);) world_.note("the coordinator knows: {}", line);
-  for (auto* process : world_.workers()) world_.note("worker {} acts in view {}", process->id(), process->last_view());
+  for (auto* process : world_.workers())
+    world_.note("worker {} acts in view {}", process->id(), process->last_view().epoch);
 }
 
 void Job::verify() {

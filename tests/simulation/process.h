@@ -46,14 +46,14 @@ class Process {
   /// Notice to leave (SIGTERM).
   void notify() { notified_ = true; }
   bool notified() const { return notified_; }
-  /// The epoch of the view that it acts in; outlives it.
-  void note_view(std::uint64_t epoch) {
-    if (!dead_) last_view_ = epoch;
+  /// The view that it acts in; outlives it.
+  void note_view(wire::LastView view) {
+    if (!dead_) last_view_ = view;
   }
-  std::uint64_t last_view() const { return last_view_; }
+  wire::LastView last_view() const { return last_view_; }
   /// The epoch of the newest view that it knows to be in force, whether it acts in it yet or not.
   void note_agreed(std::uint64_t epoch) { agreed_view_ = std::max(agreed_view_, epoch); }
-  std::uint64_t agreed_view() const { return std::max(agreed_view_, last_view_); }
+  std::uint64_t agreed_view() const { return std::max(agreed_view_, last_view_.epoch); }
   /// It has asked to be taken in, and has no state until it begins a step.
   void note_blank(bool blank) { blank_ = blank; }
   bool blank() const { return blank_; }
@@ -101,7 +101,8 @@ class Process {
   bool parked_ = false, waking_ = false, running_ = false;
   int doom_ = -1;
   Outcome outcome_ = Outcome::running;
-  std::uint64_t last_view_ = 0, agreed_view_ = 0;
+  wire::LastView last_view_;
+  std::uint64_t agreed_view_ = 0;
   std::vector<std::function<void()>> held_back_;  // while it is stopped
 };
 

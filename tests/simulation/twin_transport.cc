@@ -32,7 +32,7 @@ std::string text_of(const wire::Message& message) {
   if (auto* notice = std::get_if<wire::ViewNotice>(&message)) return "of " + text_of(*notice);
   if (auto* plan = std::get_if<wire::Plan>(&message)) return "the plan of " + text_of(plan->view);
   if (auto* dead = std::get_if<wire::Dead>(&message))
-    return fmt::format("that {} died in view {}", dead->id, dead->view);
+    return fmt::format("that {} died in view {}", dead->id, dead->view.epoch);
   return fmt::format("message {}", message.index());
 }
 
@@ -216,7 +216,7 @@ void TwinTransport::take_in(std::uint64_t from, Parcel parcel) {
   if (auto* message = std::get_if<wire::Message>(&parcel)) {
     if (const auto* bye = std::get_if<wire::Bye>(message)) {
       links_[from].orderly = true;
-      links_[from].last_view = std::max(links_[from].last_view, bye->view);
+      links_[from].last_view = std::max<wire::LastView>(links_[from].last_view, bye->view);
       return;
     }
     if (auto* entered = std::get_if<wire::Entered>(message)) view = entered->view_hash;
@@ -309,7 +309,7 @@ void TwinTransport::stands_still(std::uint64_t id) {
   if (auto link = links_.find(id); link != links_.end() && link->second.connected) hang_up(id, "it does not run");
 }
 
-void TwinTransport::believe_dead(std::uint64_t id, std::uint64_t view) {
+void TwinTransport::believe_dead(std::uint64_t id, wire::LastView view) {
   process_.later(Nanos(0), [this, alive = alive_, id, view] {
     if (!*alive || !links_.contains(id) || id == self_.id) return;
     auto& link = links_[id];
@@ -327,7 +327,7 @@ void TwinTransport::on_settled(std::set<std::uint64_t> at_hand) {
   }
 }
 
-void TwinTransport::lose(std::uint64_t id, bool proven, const std::string& how, std::uint64_t view) {
+void TwinTransport::lose(std::uint64_t id, bool proven, const std::string& how, wire::LastView view) {
   auto& link = links_[id];
   link.member.id = id;
   if (link.proven || (link.lost && !proven)) return;
@@ -406,7 +406,7 @@ void TwinTransport::say_goodbye(Outcome outcome, std::uint64_t step) {
   std::vector<std::uint64_t> all;
   for (const auto& [id, link] : links_) all.push_back(id);
   wire::Bye bye;
-  bye.view = process_.last_view();
+  bye.view = process_.last_view().epoch;
   send(all, bye);
   tell(wire::Bye{static_cast<std::uint8_t>(outcome), step});
 }

@@ -44,9 +44,9 @@ class TwinTransport final : public session::Transport {
   void expect(std::vector<wire::Member> members) override;
   void send(std::vector<std::uint64_t> ids, wire::Message message) override;
   bool reaches(const std::vector<wire::Member>& members) const override;
-  void believe_dead(std::uint64_t id, std::uint64_t view) override;
+  void believe_dead(std::uint64_t id, wire::LastView view) override;
   void on_settled(std::set<std::uint64_t> at_hand) override;
-  void note_view(std::uint64_t epoch) override { process_.note_view(epoch); }
+  void note_view(wire::LastView view) override { process_.note_view(view); }
   Result<std::unique_ptr<collective::Group>> form(collective::Team team) override;
   void tell(wire::Message message) override;
   void report(wire::Progress progress) override;
@@ -84,7 +84,7 @@ class TwinTransport final : public session::Transport {
     bool connected = false, lost = false, proven = false, orderly = false, dialing = false;
     bool settled_without = false;
     std::uint64_t connection = 0;  // its number
-    std::uint64_t last_view = 0;   // of the dead
+    wire::LastView last_view;      // of the dead
     InOrder order{};               // of what is sent on it
     std::deque<Parcel> outbox{};   // until it is connected
     std::deque<Parcel> held{};     // came while the way was cut
@@ -97,7 +97,7 @@ class TwinTransport final : public session::Transport {
   void post(Link& link, Parcel parcel);
   void arrive(std::uint64_t from, std::uint64_t connection, Parcel parcel);
   void take_in(std::uint64_t from, Parcel parcel);
-  void lose(std::uint64_t id, bool proven, const std::string& how, std::uint64_t view = 0);
+  void lose(std::uint64_t id, bool proven, const std::string& how, wire::LastView view = {});
   void hang_up(std::uint64_t id, const std::string& how);
   void tell_loss(const Link& link);
   void tick();

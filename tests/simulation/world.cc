@@ -35,10 +35,10 @@ Process* World::worker(std::uint64_t id) {
 
 bool World::lives(std::uint64_t id) const { return processes_.contains(id); }
 
-std::uint64_t World::last_view_of(std::uint64_t id) const {
+wire::LastView World::last_view_of(std::uint64_t id) const {
   for (const auto& process : ended_)
     if (process->id() == id) return process->last_view();
-  return 0;
+  return {};
 }
 
 std::uint64_t World::newest_view() const {

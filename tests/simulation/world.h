@@ -53,7 +53,7 @@ class World {
   std::vector<Process*> workers();  // that live
   Process* worker(std::uint64_t id);
   bool lives(std::uint64_t id) const;
-  std::uint64_t last_view_of(std::uint64_t id) const;
+  wire::LastView last_view_of(std::uint64_t id) const;
   /// The number of the newest view that anybody knows to be in force, or did.
   std::uint64_t newest_view() const;
   /// Starts it; its pid.
