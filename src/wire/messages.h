@@ -60,7 +60,10 @@ struct LastView {
   std::uint8_t unvoted = 0;
 
   constexpr LastView(std::uint64_t view = 0, bool has_not_voted = false) : epoch(view), unvoted(has_not_voted) {}
-  auto operator<=>(const LastView&) const = default;
+  bool operator==(const LastView&) const = default;
+  bool operator<(const LastView& other) const {
+    return epoch < other.epoch || (epoch == other.epoch && unvoted < other.unvoted);
+  }
 };
 
 // ---- workers and their coordinator ----
