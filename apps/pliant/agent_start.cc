@@ -20,9 +20,19 @@ WorkerSetOptions worker_options(const RunOptions& options, const JobRecord& reco
   const auto& plan = record.plan;
   auto workers = static_cast<int>(plan.wanted);
   auto here = record.is_part() ? std::min(workers, static_cast<int>(record.host.slots)) : workers;
-  WorkerEnv env{
-      record.job_name(), plan.coordinator,    workers,    plan.threads, plan.seed, plan.env, dir, record.host.name,
-      secret_file(dir),  plan.interface_name, plan.ports, plan.store};
+  WorkerEnv env{record.job_name(),
+                plan.coordinator,
+                workers,
+                plan.threads,
+                plan.seed,
+                plan.env,
+                dir,
+                record.host.name,
+                secret_file(dir),
+                plan.interface_name,
+                plan.ports,
+                plan.store,
+                plan.trusted_network};
   if (!plan.store.empty()) env.coordinator = "file:" + place_file(dir);
   if (env.threads <= 0) env.threads = std::max(1, usable_cores() / here);
   return {record.program, record.argv, std::move(environment), env, record.output_dir, options.output};

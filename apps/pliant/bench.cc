@@ -24,6 +24,7 @@ struct BenchOptions {
   int load = 0;
   int hosts = 1;
   std::vector<std::string> namespaces;
+  std::string network = "protected";
   bool json = false;
 };
 
@@ -95,6 +96,7 @@ int run_allreduce(const BenchOptions& options) {
         what.load = options.load;
         what.hosts = hosts;
         what.namespaces = options.namespaces;
+        what.trusted_network = options.network == "trusted";
         auto timing = time_allreduce(what).or_throw();
         print_case(options, what, timing);
         all_right = all_right && timing.verified;
@@ -117,7 +119,7 @@ void add_bench(CLI::App& app, Action& action) {
       "  pliant bench allreduce --ranks 4 --tensors resnet50\n"
       "  pliant bench allreduce --ranks 2 --bytes 1Ki --load 2\n"
       "  pliant bench allreduce --ranks 4 --hosts 2 --bytes 100Mi\n"
-      "  pliant bench allreduce --ranks 4 --netns a,b,c,d --bytes 100Mi");
+      "  pliant bench allreduce --ranks 4 --netns a,b,c,d --bytes 100Mi --network trusted");
   auto options = std::make_shared<BenchOptions>();  // shared: by CLI11's bindings and the action
   allreduce->add_option("--ranks", options->ranks, "Processes, one case each")
       ->delimiter(',')
@@ -140,6 +142,9 @@ void add_bench(CLI::App& app, Action& action) {
   allreduce
       ->add_option("--netns", options->namespaces, "One host in each of these network namespaces (as root; 'ip netns')")
       ->delimiter(',');
+  allreduce->add_option("--network", options->network, "Between hosts: protected (encrypted) or trusted")
+      ->check(CLI::IsMember({"protected", "trusted"}))
+      ->capture_default_str();
   allreduce->add_flag("--json", options->json, "One JSON object per line");
   allreduce->callback([&action, options] { action = [options] { return run_allreduce(*options); }; });
 }

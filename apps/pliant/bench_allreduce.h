@@ -23,6 +23,7 @@ struct AllReduceCase {
   int load = 0;            ///< strangers that keep a core busy meanwhile
   int hosts = 1;           ///< ranks are spread over so many in equal blocks; they meet on loopback, or …
   std::vector<std::string> namespaces;  ///< … in network namespaces (ip netns), one for each host
+  bool trusted_network = false;         ///< between hosts data is not encrypted
 
   std::size_t bytes() const;
 };

@@ -45,6 +45,7 @@ std::string own_address() {
 
 Meeting meet(const AllReduceCase& what) {
   Meeting meeting;
+  meeting.trusted_network = what.trusted_network;
   Fd home(open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC));
   for (int rank = 0; rank < what.ranks; ++rank) {
     auto host = static_cast<std::size_t>(rank * what.hosts / what.ranks);
@@ -70,7 +71,10 @@ std::unique_ptr<collective::Mesh> mesh_of(Meeting& meeting, int rank) {
   auto at = static_cast<std::size_t>(rank);
   enter_namespace(meeting.namespaces[at]);
   std::optional<collective::HostsOptions> hosts;
-  if (!meeting.gates.empty()) hosts = {meeting.secret, std::move(meeting.gates[at].socket), ""};
+  if (!meeting.gates.empty()) {
+    hosts = {meeting.secret, std::move(meeting.gates[at].socket), ""};
+    hosts->trusted = meeting.trusted_network;
+  }
   return std::make_unique<collective::Mesh>("bench", meeting.members[at], std::move(meeting.listeners[at]),
                                             collective::MeshEvents{}, std::move(hosts));
 }

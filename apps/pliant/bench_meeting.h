@@ -22,6 +22,7 @@ struct Meeting {
   std::vector<net::Listener> gates;     // for those of others; empty if there is one host
   std::vector<std::string> namespaces;  // by rank
   net::Secret secret = net::Secret::random();
+  bool trusted_network = false;
 };
 
 /// Throws if a namespace cannot be entered, or has no address.

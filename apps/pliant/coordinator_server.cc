@@ -75,7 +75,9 @@ void CoordinatorServer::add(net::Line line, agent::Caller caller) {
 void CoordinatorServer::open_to_others(Fd listener, const net::Secret& secret) {
   net::GateOptions options;
   options.objection = [](const net::Introduction& who) {
-    return who.purpose == net::Purpose::coordinator ? "" : "a call for somebody else";
+    bool ours =
+        who.purpose == net::Purpose::coordinator && who.to == UINT64_MAX && who.protection == net::Protection::sealed;
+    return ours ? "" : "a call for somebody else";
   };
   gate_ = std::make_unique<net::Gate>(
       loop_, std::move(listener), secret, coordinator().job(), [this](net::Guest guest) { admit(std::move(guest)); },
@@ -83,7 +85,7 @@ void CoordinatorServer::open_to_others(Fd listener, const net::Secret& secret) {
 }
 
 void CoordinatorServer::admit(net::Guest guest) {
-  add(net::Line::remote(std::move(guest.socket), std::move(guest.rest)), {0, guest.who.from});
+  add(net::Line::remote(std::move(guest.socket), std::move(guest.rest), std::move(guest.keys)), {0, guest.who.from});
 }
 
 void CoordinatorServer::sweep() {

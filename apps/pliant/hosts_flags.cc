@@ -101,6 +101,13 @@ void add_hosts_flags(CLI::App& run, HostsFlags& flags) {
       ->option_text("URL")
       ->envname("PLIANT_STORE")
       ->check(parses(membership::parse_etcd_address));
+  run.add_option(
+         "--network", flags.network,
+         "protected: everything between hosts is encrypted. trusted: gradients and state are not, messages still "
+         "are; for networks that nobody else can reach")
+      ->option_text("protected|trusted")
+      ->envname("PLIANT_NETWORK")
+      ->check(CLI::IsMember({"protected", "trusted"}));
   run.add_option("--ports", flags.ports, "Listen only at these, here and on the hosts (default: any)")
       ->option_text("FIRST-LAST")
       ->envname("PLIANT_PORTS")
@@ -198,6 +205,7 @@ void plan_hosts(const HostsFlags& flags, std::vector<HostSlots> hosts, JobPlan& 
   plan.interface_name = flags.interface_name;
   plan.ports = flags.ports;
   plan.store = flags.store;
+  plan.trusted_network = flags.network == "trusted";
   plan.pliant = flags.pliant.empty() ? std::filesystem::read_symlink("/proc/self/exe").string() : flags.pliant;
 }
 

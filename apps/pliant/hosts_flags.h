@@ -19,6 +19,7 @@ struct HostsFlags {
   std::string interface_name;
   std::string ports;
   std::string store;
+  std::string network = "protected";  ///< or "trusted"
 };
 
 void add_hosts_flags(CLI::App& run, HostsFlags& flags);

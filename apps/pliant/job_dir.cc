@@ -46,6 +46,7 @@ json to_json(const JobPlan& plan) {
           {"interface", plan.interface_name},
           {"ports", plan.ports},
           {"store", plan.store},
+          {"trusted_network", plan.trusted_network},
           {"coordinator", plan.coordinator},
           {"cwd", plan.cwd},
           {"env", plan.env},
@@ -94,6 +95,7 @@ JobPlan plan_from(const json& from) {
   plan.interface_name = from.at("interface");
   plan.ports = from.at("ports");
   plan.store = from.at("store");
+  plan.trusted_network = from.at("trusted_network");
   return plan;
 }
 

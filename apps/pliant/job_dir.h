@@ -77,6 +77,7 @@ struct JobPlan {
   std::string ports{};             ///< "4000-4100": that workers listen at; empty: the kernel's choice
   /// That decides outside of the job; empty: there is none. It ends with a random part, which is this run's alone.
   std::string store{};
+  bool trusted_network = false;  ///< bulk data between hosts is not encrypted
   bool spread() const { return !endpoint.empty(); }
 };
 

@@ -91,6 +91,8 @@ int run_job(const RunOptions& options) {
     auto environment = own_environment();
     write_environment(mine.path(), environment).or_throw();
     if (record.plan.spread()) {
+      if (record.plan.trusted_network)
+        fmt::print(stderr, "pliant: --network trusted: gradients and state cross the network unencrypted\n");
       write_secret(mine.path(), record).or_throw();
       Head head(options, record, std::move(mine), std::move(environment));
       return head.run();

@@ -56,6 +56,7 @@ std::vector<std::string> environment_of(std::uint64_t id, const WorkerEnv& wante
     if (!wanted.interface_name.empty()) variables["PLIANT_INTERFACE"] = wanted.interface_name;
     if (!wanted.ports.empty()) variables["PLIANT_PORTS"] = wanted.ports;
     if (!wanted.store.empty()) variables["PLIANT_STORE"] = wanted.store;
+    variables["PLIANT_NETWORK"] = wanted.trusted_network ? "trusted" : "protected";
   } else if (!wanted.dir.empty()) {
     variables["PLIANT_DECISIONS"] = wanted.dir;
   }

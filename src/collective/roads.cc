@@ -55,9 +55,15 @@ Roads::~Roads() {
 std::string Roads::objection_to(const net::Introduction& who) const {
   if (who.purpose != net::Purpose::data || who.to != self_) return "a call for somebody else";
   if (who.from <= self_) return "a call from the wrong side";
+  if (who.protection != protection_of(who.lane % kLaneNumbers)) return "a call with another protection than this job's";
   auto road = roads_.find(who.from);
   if (road != roads_.end() && road->second.forgotten) return "a call of somebody who is known to be dead";
   return {};
+}
+
+/// Messages are sealed always: they decide who is a member.
+net::Protection Roads::protection_of(std::uint32_t lane) const {
+  return options_.trusted && lane > 0 ? net::Protection::plain : net::Protection::sealed;
 }
 
 void Roads::admit(net::Guest guest) {
@@ -105,7 +111,8 @@ void Roads::call(Road& road) {
   road.lanes.clear();
   road.call_at = Nanos(0);
   for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
-    net::Introduction who{net::Purpose::data, job_, self_, road.member.id, view_, road.attempt * kLaneNumbers + lane};
+    net::Introduction who{net::Purpose::data, job_, self_, road.member.id, view_, road.attempt * kLaneNumbers + lane,
+                          protection_of(lane)};
     auto ended = [this, id = road.member.id, lane](Result<net::Guest> guest) {
       auto& called = roads_[id];
       if (guest.ok()) return add_lane(called, lane, std::move(guest).value());
@@ -119,7 +126,9 @@ void Roads::call(Road& road) {
 
 void Roads::add_lane(Road& road, std::uint32_t lane, net::Guest guest) {
   auto id = road.member.id;
-  streams_->add(id, lane, std::move(guest.socket), guest.rest);
+  std::optional<net::ConnectionKeys> keys;
+  if (guest.who.protection == net::Protection::sealed) keys = std::move(guest.keys);
+  streams_->add(id, lane, std::move(guest.socket), guest.rest, std::move(keys));
   road.lanes.insert(lane);
   road.heard = clock_.now();
   if (road.lanes.size() < kLanes) return;

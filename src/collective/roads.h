@@ -29,6 +29,8 @@ struct HostsOptions {
   /// A peer that is silent for so long is lost, or for three times as long as it has been silent before: on a crowded
   /// machine heartbeats come late.
   std::chrono::milliseconds silence{500};
+  bool trusted =
+      false;  ///< nobody else can reach this network: bulk data goes as it is, messages are sealed all the same
 };
 
 /// Called on the loop's thread.
@@ -81,6 +83,7 @@ class Roads final : public FrameSink {
     Nanos call_at{0};
   };
   std::string objection_to(const net::Introduction& who) const;
+  net::Protection protection_of(std::uint32_t lane) const;
   void admit(net::Guest guest);
   void call(Road& road);
   void add_lane(Road& road, std::uint32_t lane, net::Guest guest);

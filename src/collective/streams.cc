@@ -17,7 +17,10 @@
 namespace pliant::collective {
 namespace {
 
-constexpr std::size_t kStaging = 8192;       // what is read before it is known where it belongs
+constexpr std::size_t kRecord = 64 << 10;    // most bytes of a sealed record
+constexpr std::size_t kOwnRecord = 4 << 10;  // a frame's bytes from this size on do not share a record with others
+constexpr std::size_t kUnopened = 256 << 10;
+constexpr std::size_t kStaging = kRecord;    // what is read before it is known where it belongs
 constexpr std::size_t kReadsPerTurn = 16;    // of one lane, before others get theirs
 constexpr std::size_t kFramesPerWrite = 16;  // most that one system call takes
 constexpr std::size_t kWorthWaiting = 32 << 10;
@@ -31,14 +34,20 @@ struct Streams::Lane {
   Fd socket;
   std::shared_ptr<const char> other_end;  // the same for all lanes of a peer, which may answer one through another
 
-  std::mutex mutex;          // of what is to be sent
-  std::deque<Frame> outbox;  // guarded by mutex
-  std::size_t sent = 0;      // of the first frame, header included; guarded by mutex
-  bool writing = false;      // the thread is told when the socket can be written; guarded by mutex
-  bool closed = false;       // guarded by mutex
+  std::mutex mutex;                         // of what is to be sent
+  std::deque<Frame> outbox;                 // guarded by mutex
+  std::size_t sent = 0;                     // of the first frame, header included; guarded by mutex
+  bool writing = false;                     // the thread is told when the socket can be written; guarded by mutex
+  bool closed = false;                      // guarded by mutex
+  std::optional<net::RecordSealer> sealer;  // guarded by mutex; none if frames go as they are
+  std::unique_ptr<std::uint8_t[]> record;   // of what was taken from the outbox, if there ever was; guarded by mutex
+  std::size_t record_size = 0;              // guarded by mutex
+  std::size_t record_sent = 0;              // guarded by mutex
 
   std::atomic<Nanos> heard{Nanos(0)};
   // What is being received: the thread's.
+  std::optional<net::RecordOpener> opener;  // there is one if there is a sealer
+  net::RecordSplitter records{kRecord};
   FrameHeader header;
   std::size_t received = 0;  // of header and bytes
   std::byte* place = nullptr;
@@ -50,7 +59,8 @@ Streams::Streams(std::function<void(std::uint64_t, const std::string&)> on_lost)
     : on_lost_(std::move(on_lost)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      staging_(kStaging) {
+      staging_(kStaging),
+      unopened_(kUnopened) {
   if (!epoll_ || !wake_) throw Failure(Code::io, errno_error("epoll").message);
   epoll_event event{};
   event.events = EPOLLIN;
@@ -72,14 +82,19 @@ void Streams::wake() {
 
 // ---- lanes ----
 
-void Streams::add(std::uint64_t peer, std::uint32_t lane, Fd socket, std::span<const std::uint8_t> received) {
+void Streams::add(std::uint64_t peer, std::uint32_t lane, Fd socket, std::span<const std::uint8_t> received,
+                  std::optional<net::ConnectionKeys> keys) {
   auto made = std::make_shared<Lane>();
   made->peer = peer;
   made->socket = std::move(socket);
+  if (keys) {
+    made->sealer.emplace(std::move(keys->send));
+    made->opener.emplace(std::move(keys->receive));
+  }
   {
     std::lock_guard while_places_are_used(sinks_mutex_);
-    std::string how;
-    if (!take(*made, std::as_bytes(received), how)) return on_lost_(peer, how);
+    auto taken = keys ? open_all(*made, received) : take(*made, std::as_bytes(received));
+    if (!taken.ok()) return on_lost_(peer, taken.error().message);
   }
   std::lock_guard lock(mutex_);
   made->number = next_number_++;
@@ -166,7 +181,9 @@ void Streams::send(const LanePtr& lane, Frame frame) {
 }
 
 /// Writes as much as fits: true if nothing is left. A broken connection is noticed by reading.
-bool Streams::write_to(Lane& lane) {
+bool Streams::write_to(Lane& lane) { return lane.sealer ? write_sealed(lane) : write_plain(lane); }
+
+bool Streams::write_plain(Lane& lane) {
   while (!lane.outbox.empty()) {
     std::array<iovec, 2 * kFramesPerWrite> parts{};
     std::size_t count = 0;
@@ -199,6 +216,54 @@ bool Streams::write_to(Lane& lane) {
     }
   }
   return true;
+}
+
+bool Streams::write_sealed(Lane& lane) {
+  for (;;) {
+    if (lane.record_sent == lane.record_size) {
+      if (lane.outbox.empty()) return true;
+      seal_some(lane);
+    }
+    const iovec part{lane.record.get() + lane.record_sent, lane.record_size - lane.record_sent};
+    auto written = net::send_parts(lane.socket.get(), {&part, 1}, lane.other_end.get());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return false;
+    if (written < 0) {
+      lane.outbox.clear();
+      lane.sent = lane.record_size = lane.record_sent = 0;
+      return true;
+    }
+    lane.record_sent += static_cast<std::size_t>(written);
+  }
+}
+
+/// One record: of headers and small bytes what fits, or of large bytes the next piece.
+void Streams::seal_some(Lane& lane) {
+  std::array<std::span<const std::byte>, 2 * kFramesPerWrite> parts;
+  std::size_t count = 0, size = 0;
+  auto add = [&](std::span<const std::byte> bytes) {
+    bytes = bytes.first(std::min(bytes.size(), kRecord - size));
+    if (!bytes.empty()) parts[count++] = bytes;
+    size += bytes.size();
+    lane.sent += bytes.size();
+  };
+  std::size_t done = 0;  // frames
+  while (done < std::min(lane.outbox.size(), kFramesPerWrite) && size < kRecord) {
+    const auto& frame = lane.outbox[done];
+    if (lane.sent < sizeof(FrameHeader)) add(std::as_bytes(std::span(&frame.header, 1)).subspan(lane.sent));
+    bool alone = frame.bytes.size() >= kOwnRecord;
+    if (lane.sent < sizeof(FrameHeader) || (alone && size > 0)) break;
+    add(frame.bytes.subspan(lane.sent - sizeof(FrameHeader)));
+    if (lane.sent < sizeof(FrameHeader) + frame.bytes.size()) break;
+    lane.sent = 0;
+    ++done;
+    if (alone) break;
+  }
+  if (!lane.record) lane.record = std::make_unique_for_overwrite<std::uint8_t[]>(net::RecordSealer::size_of(kRecord));
+  lane.record_size = net::RecordSealer::size_of(size);
+  lane.record_sent = 0;
+  lane.sealer->seal(std::span(parts).first(count), {lane.record.get(), lane.record_size});
+  lane.outbox.erase(lane.outbox.begin(), lane.outbox.begin() + static_cast<std::ptrdiff_t>(done));
 }
 
 void Streams::want_to_write(Lane& lane, bool wanted) {
@@ -235,19 +300,17 @@ void Streams::end_frame(Lane& lane) {
   lane.place = nullptr;
 }
 
-/// Takes bytes in that were read; false, and how, if they are no frames.
-bool Streams::take(Lane& lane, std::span<const std::byte> bytes, std::string& how) {
+/// Takes bytes in that were read. Code::protocol if they are no frames.
+Status Streams::take(Lane& lane, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     if (lane.received < sizeof(FrameHeader)) {
       auto part = std::min(bytes.size(), sizeof(FrameHeader) - lane.received);
       std::memcpy(reinterpret_cast<std::byte*>(&lane.header) + lane.received, bytes.data(), part);
       lane.received += part;
       bytes = bytes.subspan(part);
-      if (lane.received < sizeof(FrameHeader)) return true;
-      if (lane.header.magic != FrameHeader::kMagic || lane.header.bytes > FrameHeader::kMostBytes) {
-        how = "it sent something that is no frame";
-        return false;
-      }
+      if (lane.received < sizeof(FrameHeader)) return {};
+      if (lane.header.magic != FrameHeader::kMagic || lane.header.bytes > FrameHeader::kMostBytes)
+        return Error{Code::protocol, "it sent something that is no frame"};
       begin_frame(lane);
     }
     auto at = lane.received - sizeof(FrameHeader);
@@ -257,13 +320,16 @@ bool Streams::take(Lane& lane, std::span<const std::byte> bytes, std::string& ho
     bytes = bytes.subspan(part);
     if (lane.received == sizeof(FrameHeader) + lane.header.bytes) end_frame(lane);
   }
-  return true;
+  return {};
 }
 
-/// The rest of a large frame is worth one look, not one for every packet.
+/// The rest of a large frame, or record, is worth one look, not one for every packet.
 void Streams::look_when_complete(Lane& lane) {
-  bool large = lane.received >= sizeof(FrameHeader) && lane.place;
-  auto missing = large ? sizeof(FrameHeader) + lane.header.bytes - lane.received : 1;
+  std::size_t missing = 1;
+  if (lane.opener)
+    missing = lane.records.missing();
+  else if (lane.received >= sizeof(FrameHeader) && lane.place)
+    missing = sizeof(FrameHeader) + lane.header.bytes - lane.received;
   auto least = static_cast<int>(missing >= kWorthWaiting ? missing : 1);
   if (least == lane.least) return;
   lane.least = least;
@@ -275,6 +341,10 @@ bool Streams::read_from(Lane& lane, std::string& how) {
   fault::point("before_read");
   std::lock_guard while_places_are_used(sinks_mutex_);
   check_place(lane);
+  return lane.opener ? read_sealed(lane, how) : read_plain(lane, how);
+}
+
+bool Streams::read_plain(Lane& lane, std::string& how) {
   for (std::size_t turn = 0; turn < kReadsPerTurn; ++turn) {
     bool direct = lane.received >= sizeof(FrameHeader) && lane.place;
     auto at = lane.received - sizeof(FrameHeader);
@@ -298,10 +368,55 @@ bool Streams::read_from(Lane& lane, std::string& how) {
     auto placed = std::min(size, first);
     lane.received += placed;
     if (direct && placed == first) end_frame(lane);
-    if (size > placed && !take(lane, std::span(staging_).first(size - placed), how)) return false;
+    if (size == placed) continue;
+    if (auto taken = take(lane, std::span(staging_).first(size - placed)); !taken.ok()) {
+      how = taken.error().message;
+      return false;
+    }
   }
   look_when_complete(lane);  // what is left in the socket may be less than what was waited for before
   return true;
+}
+
+bool Streams::read_sealed(Lane& lane, std::string& how) {
+  for (std::size_t turn = 0; turn < kReadsPerTurn; ++turn) {
+    auto room = lane.records.room();
+    const std::array<iovec, 2> parts{{{room.data(), room.size()}, {unopened_.data(), unopened_.size()}}};
+    auto got = net::receive_parts(lane.socket.get(), parts, lane.other_end.get());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
+    if (got <= 0) {
+      how = got == 0 ? "it closed the connection" : std::strerror(errno);
+      return false;
+    }
+    lane.heard.store(clock_.now(), std::memory_order_relaxed);
+    auto size = static_cast<std::size_t>(got), first = std::min(size, room.size());
+    auto opened = lane.records.filled(first, [&](auto body) { return open_record(lane, body); });
+    if (opened.ok()) opened = open_all(lane, std::span(unopened_).first(size - first));
+    if (!opened.ok()) {
+      how = opened.error().message;
+      return false;
+    }
+  }
+  look_when_complete(lane);
+  return true;
+}
+
+Status Streams::open_all(Lane& lane, std::span<const std::uint8_t> bytes) {
+  return lane.records.feed(bytes, [&](auto body) { return open_record(lane, body); });
+}
+
+/// Straight to where it belongs, if all of it belongs there.
+Status Streams::open_record(Lane& lane, std::span<const std::uint8_t> body) {
+  auto size = body.size() - net::RecordKey::kTag;
+  bool in_frame = lane.received >= sizeof(FrameHeader) && lane.place;
+  bool direct = in_frame && size <= sizeof(FrameHeader) + lane.header.bytes - lane.received;
+  auto* plain = direct ? lane.place + (lane.received - sizeof(FrameHeader)) : staging_.data();
+  PLIANT_TRY(lane.opener->open(body, plain));
+  if (!direct) return take(lane, std::span(staging_).first(size));
+  lane.received += size;
+  if (lane.received == sizeof(FrameHeader) + lane.header.bytes) end_frame(lane);
+  return {};
 }
 
 void Streams::subscribe(std::uint64_t view, FrameSink* sink) {

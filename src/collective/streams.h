@@ -1,9 +1,11 @@
 // Data between hosts: several lanes (TCP connections) to each peer, one thread that reads them all, and frames that go
 // straight from the memory where data lies to the memory where it belongs.
 //
-// Lane 0 carries words: small frames that are never behind large ones. The others carry data.
-// Lanes belong to the job and not to a view: frames name theirs, and those of a view that nobody subscribed to are
-// read and dropped.
+// Lane 0 carries words: small frames that are never behind large ones. The others carry data. What a lane carries is
+// sealed in records (net/sealed_records.h), unless its two ends have agreed otherwise: large bytes begin a record of
+// their own, which is opened straight into the memory where they belong. Nothing is acted on before its record has
+// opened. Lanes belong to the job and not to a view: frames name theirs, and those of a view that nobody subscribed to
+// are read and dropped.
 #pragma once
 
 #include <array>
@@ -14,6 +16,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -22,6 +25,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/result.h"
+#include "net/sealed_records.h"
 
 namespace pliant::collective {
 
@@ -63,8 +67,10 @@ class Streams {
   Streams(const Streams&) = delete;
   Streams& operator=(const Streams&) = delete;
 
-  /// A connection whose other end is known. `received`: bytes that were read of it already.
-  void add(std::uint64_t peer, std::uint32_t lane, Fd socket, std::span<const std::uint8_t> received = {});
+  /// A connection whose other end is known. `received`: bytes that were read of it already. Without `keys` it carries
+  /// plain frames.
+  void add(std::uint64_t peer, std::uint32_t lane, Fd socket, std::span<const std::uint8_t> received = {},
+           std::optional<net::ConnectionKeys> keys = std::nullopt);
   /// Closes all lanes of a peer, without a word.
   void drop(std::uint64_t peer);
   /// Lanes to a peer that stand.
@@ -98,20 +104,28 @@ class Streams {
   LanePtr lane_of(std::uint64_t peer, std::size_t lane) const;
   void send(const LanePtr& lane, Frame frame);
   bool read_from(Lane& lane, std::string& how);
-  bool take(Lane& lane, std::span<const std::byte> bytes, std::string& how);
+  bool read_plain(Lane& lane, std::string& how);
+  bool read_sealed(Lane& lane, std::string& how);
+  Status open_all(Lane& lane, std::span<const std::uint8_t> bytes);
+  Status open_record(Lane& lane, std::span<const std::uint8_t> body);
+  Status take(Lane& lane, std::span<const std::byte> bytes);
   static void look_when_complete(Lane& lane);
   void begin_frame(Lane& lane);
   void check_place(Lane& lane) const;
   void end_frame(Lane& lane);
   void lose(std::uint64_t peer, const std::string& how);
   bool write_to(Lane& lane);
+  static bool write_plain(Lane& lane);
+  static bool write_sealed(Lane& lane);
+  static void seal_some(Lane& lane);
   void want_to_write(Lane& lane, bool wanted);
 
   const std::function<void(std::uint64_t, const std::string&)> on_lost_;
   SteadyClock clock_;
   Fd epoll_;
   Fd wake_;
-  std::vector<std::byte> staging_;  // the thread's
+  std::vector<std::byte> staging_;      // guarded by sinks_mutex_
+  std::vector<std::uint8_t> unopened_;  // what was read of a sealed lane; the thread's
 
   mutable std::mutex mutex_;
   std::map<std::uint64_t, std::map<std::uint32_t, LanePtr>> peers_;  // guarded by mutex_

@@ -48,7 +48,8 @@ void Dialer::call() {
 void Dialer::ended(Result<Guest> guest) {
   call_.reset();  // from within its own callback, which it allows
   if (!guest.ok()) return on_failure_(guest.error());
-  on_line_(Line::remote(std::move(guest.value().socket), std::move(guest.value().rest)));
+  auto& there = guest.value();
+  on_line_(Line::remote(std::move(there.socket), std::move(there.rest), std::move(there.keys)));
 }
 
 }  // namespace pliant::net

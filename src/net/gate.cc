@@ -159,7 +159,7 @@ void Gate::Impl::hear(std::uint64_t number) {
   if (convinced.ok() && !convinced.value()) return;
   auto visitor = take(at);
   if (!convinced.ok()) return refuse(convinced.error().message);
-  Guest guest{visitor.shake.introduction(), std::move(visitor.socket), std::move(rest)};
+  Guest guest{visitor.shake.introduction(), std::move(visitor.socket), std::move(rest), visitor.shake.take_keys()};
   auto objection = options_.objection ? options_.objection(guest.who) : std::string();
   if (closed_) return;
   if (!objection.empty()) return refuse(objection);
@@ -327,7 +327,7 @@ void Call::Impl::proceed() {
   if (!convinced.ok()) return fail(convinced.error());
   if (!convinced.value()) return;
   loop_.unwatch(socket_.get());
-  end(Guest{shake_.introduction(), std::move(socket_), std::move(rest)});
+  end(Guest{shake_.introduction(), std::move(socket_), std::move(rest), shake_.take_keys()});
 }
 
 Status Call::Impl::greet() {

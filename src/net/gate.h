@@ -22,6 +22,7 @@ struct Guest {
   Introduction who;
   Fd socket;
   std::vector<std::uint8_t> rest;  ///< what came behind the handshake already
+  ConnectionKeys keys;             ///< of what follows it
 };
 
 struct GateOptions {

@@ -1,18 +1,14 @@
 #include "net/line.h"
 
-#include <fmt/format.h>
 #include <sys/socket.h>
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 
 #include "net/tcp.h"
 
 namespace pliant::net {
 namespace {
-
-using Length = std::uint32_t;
 
 /// Whatever a connection fails of, it is lost.
 Error closed() { return Error{Code::peer_lost, "this end closed the connection"}; }
@@ -25,10 +21,12 @@ Line Line::local(Fd socket) {
   return line;
 }
 
-Line Line::remote(Fd socket, std::vector<std::uint8_t> received) {
+Line Line::remote(Fd socket, std::vector<std::uint8_t> received, ConnectionKeys keys) {
   Line line;
   line.socket_ = std::move(socket);
   line.local_ = false;
+  line.sealer_.emplace(std::move(keys.send));
+  line.opener_.emplace(std::move(keys.receive));
   line.received_ = std::move(received);
   return line;
 }
@@ -51,17 +49,17 @@ Result<bool> Line::try_send(const wire::Message& message, std::span<const int> f
     if (!flushed.ok()) return flushed;
     if (!has_room_for(packet.size())) return false;
   }
-  auto length = static_cast<Length>(packet.size());
-  const auto* head = reinterpret_cast<const std::uint8_t*>(&length);
-  unsent_.insert(unsent_.end(), head, head + sizeof(length));
-  unsent_.insert(unsent_.end(), packet.begin(), packet.end());
+  const auto part = std::as_bytes(std::span(packet));
+  auto at = unsent_.size();
+  unsent_.resize(at + RecordSealer::size_of(packet.size()));
+  sealer_->seal({&part, 1}, std::span(unsent_).subspan(at));
   auto flushed = flush();
   if (!flushed.ok()) return flushed;
   return true;
 }
 
 bool Line::has_room_for(std::size_t packet) const {
-  return unsent_.size() - sent_ + sizeof(Length) + packet <= kMostUnsent;
+  return unsent_.size() - sent_ + RecordSealer::size_of(packet) <= kMostUnsent;
 }
 
 bool Line::wants_to_write() const { return sent_ < unsent_.size(); }
@@ -88,7 +86,7 @@ Result<std::optional<Received>> Line::receive() {
   if (!socket_) return closed();
   if (local_) return net::receive(socket_);
   for (;;) {
-    auto message = next_frame();
+    auto message = next_record();
     if (!message.ok() || message.value()) return message;
     auto more = read_more();
     if (!more.ok()) return more.error();
@@ -96,21 +94,23 @@ Result<std::optional<Received>> Line::receive() {
   }
 }
 
-/// From what was received already. A frame that is refused stays, and is refused again.
-Result<std::optional<Received>> Line::next_frame() {
+/// From what was received already. A record that is refused stays, and is refused again.
+Result<std::optional<Received>> Line::next_record() {
   std::span<const std::uint8_t> rest = std::span(received_).subspan(taken_);
-  Length length = 0;
-  if (rest.size() < sizeof(length)) return std::optional<Received>();
-  std::memcpy(&length, rest.data(), sizeof(length));
-  if (length > wire::kMaxPacket) return Error{Code::protocol, fmt::format("a message of {} bytes", length)};
-  if (rest.size() - sizeof(length) < length) return std::optional<Received>();
-  auto message = wire::decode(rest.subspan(sizeof(length), length));
+  if (rest.size() < RecordKey::kHead) return std::optional<Received>();
+  auto length = RecordOpener::length_in(rest.first<RecordKey::kHead>(), wire::kMaxPacket);
+  if (!length.ok()) return length.error();
+  rest = rest.subspan(RecordKey::kHead);
+  if (rest.size() < length.value()) return std::optional<Received>();
+  std::vector<std::uint8_t> packet(length.value() - RecordKey::kTag);
+  PLIANT_TRY(opener_->open(rest.first(length.value()), reinterpret_cast<std::byte*>(packet.data())));
+  auto message = wire::decode(packet);
   if (!message.ok()) return message.error();
-  taken_ += sizeof(length) + length;
+  taken_ += RecordKey::kHead + length.value();
   return std::optional<Received>(Received{std::move(message).value(), {}});
 }
 
-/// REQUIRES: no whole frame is left, so what is kept is less than one. False if there is nothing to read yet.
+/// REQUIRES: no whole record is left, so what is kept is less than one. False if there is nothing to read yet.
 Result<bool> Line::read_more() {
   received_.erase(received_.begin(), received_.begin() + static_cast<std::ptrdiff_t>(taken_));
   taken_ = 0;

@@ -1,5 +1,5 @@
 // A connection that carries messages, whichever way: packets of a Unix socket, which descriptors may travel with, or
-// frames (u32 length, then the packet) of a TCP stream that has been through the handshake.
+// sealed records (sealed_records.h), one for each packet, of a TCP stream that has been through the handshake.
 // Threads: used by one thread at a time. No call blocks.
 #pragma once
 
@@ -10,6 +10,7 @@
 
 #include "base/fd.h"
 #include "base/result.h"
+#include "net/sealed_records.h"
 #include "net/socket.h"
 #include "wire/messages.h"
 
@@ -20,7 +21,7 @@ class Line {
   Line() = default;
   static Line local(Fd socket);
   /// `received`: what came behind the handshake already.
-  static Line remote(Fd socket, std::vector<std::uint8_t> received);
+  static Line remote(Fd socket, std::vector<std::uint8_t> received, ConnectionKeys keys);
 
   explicit operator bool() const { return static_cast<bool>(socket_); }
   int fd() const { return socket_.get(); }
@@ -40,11 +41,13 @@ class Line {
  private:
   static constexpr std::size_t kMostUnsent = 1 << 20;
   bool has_room_for(std::size_t packet) const;
-  Result<std::optional<Received>> next_frame();
+  Result<std::optional<Received>> next_record();
   Result<bool> read_more();
 
   Fd socket_;
   bool local_ = true;
+  std::optional<RecordSealer> sealer_;  // of remote lines, and so is the next
+  std::optional<RecordOpener> opener_;
   std::vector<std::uint8_t> unsent_, received_;
   std::size_t sent_ = 0, taken_ = 0;  ///< of these, what is done with
 };

@@ -5,6 +5,7 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -94,13 +95,26 @@ Result<std::string> read_private(const std::string& path, std::size_t most) {
   return text;
 }
 
+Secret::Secret(Bytes bytes) {
+  auto size = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  void* page = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (page == MAP_FAILED) throw Failure(Code::io, errno_error("memory for a secret").message);
+  (void)madvise(page, size, MADV_DONTDUMP);
+  (void)mlock(page, size);  // a limit on locked memory is no reason to fail
+  bytes_ = std::shared_ptr<const Bytes>(new (page) Bytes(bytes), [page, size](const Bytes*) {
+    OPENSSL_cleanse(page, sizeof(Bytes));
+    munmap(page, size);
+  });
+  OPENSSL_cleanse(bytes.data(), bytes.size());
+}
+
 Secret Secret::random() {
-  Secret secret;
-  for (std::size_t at = 0; at < secret.bytes_.size(); at += sizeof(std::uint64_t)) {
+  Bytes bytes{};
+  for (std::size_t at = 0; at < bytes.size(); at += sizeof(std::uint64_t)) {
     auto number = random_u64();
-    std::memcpy(secret.bytes_.data() + at, &number, sizeof(number));
+    std::memcpy(bytes.data() + at, &number, sizeof(number));
   }
-  return secret;
+  return Secret(bytes);
 }
 
 Result<Secret> Secret::from_file(const std::string& path) {
@@ -119,9 +133,7 @@ Result<Secret> Secret::from_descriptor(int fd) {
 Result<Secret> Secret::from_text(std::string_view text) {
   auto bytes = parse(text);
   if (!bytes) return Error{Code::invalid, fmt::format("not a secret of {} hexadecimal digits", kDigits)};
-  Secret secret;
-  secret.bytes_ = *bytes;
-  return secret;
+  return Secret(*bytes);
 }
 
 Status Secret::save(const std::string& path) const {
@@ -134,7 +146,7 @@ Status Secret::save(const std::string& path) const {
 
 std::string Secret::text() const {
   std::string text;
-  for (auto byte : bytes_) text += fmt::format("{:02x}", byte);
+  for (auto byte : *bytes_) text += fmt::format("{:02x}", byte);
   return text;
 }
 
@@ -149,8 +161,8 @@ Mac Secret::sign(std::span<const std::span<const std::uint8_t>> parts) const {
   }
   Mac mac{};
   unsigned int length = 0;
-  const auto* done =
-      HMAC(EVP_sha256(), bytes_.data(), static_cast<int>(bytes_.size()), text.data(), text.size(), mac.data(), &length);
+  const auto* done = HMAC(EVP_sha256(), bytes_->data(), static_cast<int>(bytes_->size()), text.data(), text.size(),
+                          mac.data(), &length);
   PLIANT_ASSERT(done && length == mac.size());
   return mac;
 }

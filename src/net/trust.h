@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,7 +22,8 @@ bool equal(const Mac& a, const Mac& b);
 Result<std::string> read_private(const std::string& path, std::size_t most);
 
 /// 32 random bytes that every process of a job knows and nobody else. Written as 64 hexadecimal digits and a newline.
-/// It is never in an argument, an environment variable or a log.
+/// It is never in an argument, an environment variable or a log. Copies share one page of memory, which is in no core
+/// dump and, where the kernel allows that, in no swap; it is erased with the last of them.
 class Secret {
  public:
   static Secret random();
@@ -39,8 +41,9 @@ class Secret {
   Mac sign(std::span<const std::span<const std::uint8_t>> parts) const;
 
  private:
-  Secret() = default;
-  std::array<std::uint8_t, 32> bytes_{};
+  using Bytes = std::array<std::uint8_t, 32>;
+  explicit Secret(Bytes bytes);  // erases its argument, as far as it can
+  std::shared_ptr<const Bytes> bytes_;
 };
 
 }  // namespace pliant::net

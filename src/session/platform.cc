@@ -60,6 +60,9 @@ Result<std::optional<collective::HostsOptions>> place_on_host(wire::Member& self
   self.endpoint = listener.value().endpoint.text();
   collective::HostsOptions hosts{secret.value(), std::move(listener.value().socket), address.value()};
   if (auto silence = silence_wanted()) hosts.silence = *silence;
+  auto trusted = network_is_trusted();
+  if (!trusted.ok()) return trusted.error();
+  hosts.trusted = trusted.value();
   return std::optional(std::move(hosts));
 }
 
@@ -124,6 +127,12 @@ Platform& Platform::current() {
 
 PlatformScope::PlatformScope(Platform& platform) : before_(std::exchange(chosen, &platform)) {}
 PlatformScope::~PlatformScope() { chosen = before_; }
+
+Result<bool> network_is_trusted() {
+  auto network = env("PLIANT_NETWORK").value_or("protected");
+  if (network == "trusted" || network == "protected") return network == "trusted";
+  return Error{Code::invalid, fmt::format("PLIANT_NETWORK: '{}' is neither \"protected\" nor \"trusted\"", network)};
+}
 
 std::optional<std::chrono::milliseconds> silence_wanted() {
   auto silence = env("PLIANT_SILENCE_MS");

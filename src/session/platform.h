@@ -68,6 +68,8 @@ class Platform {
 
 /// How long another host may be silent, if the user has said so.
 std::optional<std::chrono::milliseconds> silence_wanted();
+/// PLIANT_NETWORK: "trusted", or "protected", which it is without that.
+Result<bool> network_is_trusted();
 
 /// Sets the calling thread's platform as long as it lives.
 class PlatformScope {

@@ -82,14 +82,16 @@ Result<View> Gathering::wait(Fd door, const net::Secret& secret) {
 }
 
 std::string Gathering::objection_to(const net::Introduction& who) const {
-  bool fits = who.purpose == net::Purpose::coordinator && who.from > 0 && who.from < std::uint64_t(launch_.size);
+  if (who.purpose != net::Purpose::coordinator || who.to != own_.id || who.protection != net::Protection::sealed)
+    return "a call for somebody else";
+  bool fits = who.from > 0 && who.from < std::uint64_t(launch_.size);
   return fits ? "" : fmt::format("there is no rank {}", who.from);
 }
 
 void Gathering::admit(net::Guest guest) {
   if (outcome_) return;
   auto rank = guest.who.from;
-  auto line = net::Line::remote(std::move(guest.socket), std::move(guest.rest));
+  auto line = net::Line::remote(std::move(guest.socket), std::move(guest.rest), std::move(guest.keys));
   if (seats_.contains(rank)) {
     [[maybe_unused]] auto sent = line.try_send(
         wire::Refusal{fmt::format("rank {} is there already: is job '{}' run twice?", rank, launch_.job)});
@@ -271,7 +273,8 @@ void Search::called(Result<net::Guest> guest) {
     why_ = guest.error().message;
     return;
   }
-  line_ = net::Line::remote(std::move(guest.value().socket), std::move(guest.value().rest));
+  auto& there = guest.value();
+  line_ = net::Line::remote(std::move(there.socket), std::move(there.rest), std::move(there.keys));
   loop_.watch(line_.fd(), [this] { read(); });
   if (auto sent = line_.try_send(own_); !sent.ok()) return hang_up(sent.error().message);
   read();

@@ -88,6 +88,11 @@ Result<std::unique_ptr<Runtime>> Runtime::join_launched(const Launch& launch, co
   if (!met.ok()) return met.error();
   auto& [view, listener, hosts] = met.value();
   if (auto silence = silence_wanted(); hosts && silence) hosts->silence = *silence;
+  auto trusted = network_is_trusted();
+  if (!trusted.ok()) return trusted.error();
+  if (hosts) hosts->trusted = trusted.value();
+  if (hosts && trusted.value() && launch.rank == 0)
+    log::info("PLIANT_NETWORK=trusted: gradients and state cross the network unencrypted");
   if (launch.rank == 0) log::info("{} processes of {} are job {}", launch.size, launch.launcher, launch.job);
   auto runtime = form(launch.job, view, launch.rank, std::move(listener), std::move(hosts));
   if (runtime.ok()) runtime.value()->own_process_ = true;

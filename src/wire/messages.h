@@ -17,7 +17,7 @@
 namespace pliant::wire {
 
 inline constexpr std::uint32_t kMagic = 0x544e4c50;  // "PLNT"
-inline constexpr std::uint16_t kVersion = 7;
+inline constexpr std::uint16_t kVersion = 8;
 inline constexpr std::size_t kMaxPacket = 264 * 1024;
 inline constexpr std::size_t kMaxName = 120;     ///< names of jobs, regions, channels and logs
 inline constexpr std::size_t kMaxAddress = 64;   ///< of a member: its socket's name

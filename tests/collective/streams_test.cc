@@ -4,10 +4,16 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <condition_variable>
+#include <cstring>
 #include <future>
+#include <map>
+#include <mutex>
+#include <random>
 #include <thread>
 
 #include "base/fault.h"
+#include "net/paired_keys.h"
 #include "net/tcp_pair.h"
 
 namespace pliant::collective {
@@ -80,6 +86,93 @@ TEST(Streams, ALaneThatIsDroppedWritesNothingAfterItsViewIsOver) {
     EXPECT_EQ(std::ranges::count(ended.bytes, std::byte{7}), 1000);
   }
   fault::intercept({});
+}
+
+/// Keeps every frame.
+class Collector final : public FrameSink {
+ public:
+  std::byte* place_for(std::uint64_t, const FrameHeader& header) override {
+    begun_[header.index].resize(header.bytes);
+    return begun_[header.index].data();
+  }
+  void on_frame(std::uint64_t, const FrameHeader& header, std::byte*) override {
+    std::lock_guard lock(mutex_);
+    complete_[header.index] = std::move(begun_[header.index]);
+    came_.notify_all();
+  }
+  /// Waits for so many, and gives them by index.
+  std::map<std::uint32_t, std::vector<std::byte>> wait_for(std::size_t frames) {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(came_.wait_for(lock, 60s, [&] { return complete_.size() == frames; }));
+    return complete_;
+  }
+
+ private:
+  std::map<std::uint32_t, std::vector<std::byte>> begun_;  // the streams' thread's
+  std::mutex mutex_;
+  std::condition_variable came_;
+  std::map<std::uint32_t, std::vector<std::byte>> complete_;
+};
+
+std::vector<std::byte> random_bytes(std::size_t size, std::mt19937& random) {
+  std::vector<std::byte> bytes(size);
+  for (auto& byte : bytes) byte = static_cast<std::byte>(random());
+  return bytes;
+}
+
+TEST(Streams, SealedAndPlainLanesCarryFramesOfAnySize) {
+  for (bool sealed : {true, false}) {
+    Streams here([](std::uint64_t, const std::string&) {}), there([](std::uint64_t, const std::string&) {});
+    Collector collector;
+    there.subscribe(7, &collector);
+    std::vector<net::TcpPair> pairs(2);
+    for (std::uint32_t lane = 0; lane < pairs.size(); ++lane) {
+      auto keys = [&](net::ConnectionKeys made) { return sealed ? std::optional(std::move(made)) : std::nullopt; };
+      there.add(1, lane, std::move(pairs[lane].right), {}, keys(net::right_keys()));
+      here.add(2, lane, std::move(pairs[lane].left), {}, keys(net::left_keys()));
+    }
+    std::mt19937 random(1);
+    std::map<std::uint32_t, std::vector<std::byte>> sent;
+    constexpr std::size_t kSizes[] = {0, 1, 63, 64, 4095, 4096, 4097, 65535, 65536, 65537, FrameHeader::kMostBytes};
+    for (std::uint32_t index = 0; index < 300; ++index) {
+      auto header = header_of(7);
+      header.index = index;
+      auto& bytes = sent[index] = random_bytes(kSizes[random() % std::size(kSizes)], random);
+      if (random() % 2)
+        here.send_words(2, header, bytes);
+      else
+        here.send_data(2, 0, header, bytes, nullptr);
+    }
+    EXPECT_EQ(collector.wait_for(sent.size()), sent) << (sealed ? "sealed" : "plain");
+  }
+}
+
+/// What the other end hears of a lane whose bytes are these.
+std::string loss_after(const std::vector<std::uint8_t>& bytes) {
+  std::promise<std::string> lost;
+  auto why = lost.get_future();
+  Collector collector;
+  Streams streams([&](std::uint64_t, const std::string& how) { lost.set_value(how); });
+  streams.subscribe(7, &collector);
+  net::TcpPair pair;
+  streams.add(1, 0, std::move(pair.right), {}, net::right_keys());
+  write_all(pair.left, bytes.data(), bytes.size());
+  EXPECT_EQ(why.wait_for(60s), std::future_status::ready);
+  EXPECT_TRUE(collector.wait_for(0).empty());
+  return why.get();
+}
+
+TEST(Streams, WhatIsNoRecordOfTheOtherEndLosesIt) {
+  std::vector<std::uint8_t> frame(sizeof(FrameHeader) + 1000);
+  auto header = header_of(7);
+  std::memcpy(frame.data(), &header, sizeof(header));
+  EXPECT_NE(loss_after(frame).find("a record of"), std::string::npos) << "a plain frame";
+  auto altered = net::LeftSealer().record_of(frame);
+  altered[500] ^= 1;
+  EXPECT_NE(loss_after(altered).find("altered"), std::string::npos);
+  net::LeftSealer later;
+  (void)later.record_of(frame);
+  EXPECT_NE(loss_after(later.record_of(frame)).find("altered"), std::string::npos) << "one was left out";
 }
 
 }  // namespace

@@ -30,8 +30,9 @@ TEST(Gate, WhoKnowsTheSecretComesIn) {
   EXPECT_EQ(place.pending(), 0U);
   EXPECT_EQ(place.refused(), 0U);
 
-  auto near = Line::remote(std::move(guest.socket), std::move(guest.rest));
-  auto far = Line::remote(std::move(place.guests_[0].socket), std::move(place.guests_[0].rest));
+  auto near = Line::remote(std::move(guest.socket), std::move(guest.rest), std::move(guest.keys));
+  auto& there = place.guests_[0];
+  auto far = Line::remote(std::move(there.socket), std::move(there.rest), std::move(there.keys));
   ASSERT_TRUE(near.try_send(wire::Start{4}).or_throw());
   wait_for(far.fd(), POLLIN);
   EXPECT_EQ(std::get<wire::Start>(far.receive().or_throw()->message).id, 4U);
@@ -54,8 +55,8 @@ TEST(Gate, WhatComesRightBehindTheProofIsKept) {
   auto socket = raw_connection(place.at_);
   auto caller = Handshake::call(place.secret_, someone());
   put(socket, caller.take_output());
-  Bytes challenge = get(socket);
-  ASSERT_EQ(caller.feed(challenge).or_throw(), challenge.size());
+  Bytes answer = get(socket);
+  ASSERT_EQ(caller.feed(answer).or_throw(), answer.size());
   auto bytes = caller.take_output();
   Bytes behind(500);
   for (std::size_t i = 0; i < behind.size(); ++i) behind[i] = static_cast<std::uint8_t>(i);
@@ -90,8 +91,8 @@ TEST(Gate, TheWrongOnesAreTurnedAway) {
 
   auto wrong_secret = place.call(place.at_, Secret::random(), someone());
   ASSERT_FALSE(wrong_secret.ok());
-  EXPECT_EQ(wrong_secret.error().code, Code::refused);
-  EXPECT_NE(wrong_secret.error().message.find("does not know this job's secret"), std::string::npos);
+  EXPECT_EQ(wrong_secret.error().code, Code::peer_lost);  // whoever is refused is told nothing
+  EXPECT_NE(wrong_secret.error().message.find("another job, secret or version"), std::string::npos);
   EXPECT_NE(wrong_secret.error().message.find(place.at_.text()), std::string::npos);
   place.wait_until([&] { return place.gate_->refused() == 1; });
 
@@ -127,7 +128,7 @@ TEST(Gate, TheSilentAndTheHalfFinishedAreNotWaitedForLong) {
   put(half, Bytes(hello.begin(), hello.begin() + 30));
   auto unproven = raw_connection(place.at_);
   put(unproven, hello);
-  EXPECT_FALSE(get(unproven).empty());  // the challenge
+  EXPECT_FALSE(get(unproven).empty());  // the answer
   for (const auto* socket : {&silent, &half, &unproven}) EXPECT_TRUE(get(*socket).empty());
   place.wait_until([&] { return place.gate_->refused() == 3 && place.gate_->pending() == 0; });
 }
@@ -233,7 +234,7 @@ void misbehave(const Fd& socket, std::mt19937& random) {
     case 2:  // half a hello
       hello.resize(random() % hello.size());
       return put(socket, hello);
-    case 3:  // a wrong secret, and no answer to the challenge
+    case 3:  // a wrong secret
       return put(socket, hello);
     default: {  // the opening of a hello, and then noise for ever
       hello.resize(72 + random() % 1000, static_cast<std::uint8_t>(random()));

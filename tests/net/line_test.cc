@@ -7,16 +7,19 @@
 #include <array>
 #include <cstring>
 #include <deque>
+#include <functional>
 #include <random>
 
-#include "base/bytes.h"
 #include "net/loop.h"
+#include "net/paired_keys.h"
 #include "net/tcp_pair.h"
 
 namespace pliant::net {
 namespace {
 
 using Bytes = std::vector<std::uint8_t>;
+
+constexpr std::size_t kAround = RecordKey::kHead + RecordKey::kTag;  // what a record has beside its packet
 
 struct Streams {
   Fd left, right;
@@ -48,12 +51,6 @@ wire::Message random_message(std::mt19937& random) {
   }
 }
 
-Bytes frame_of(const Bytes& packet) {
-  ByteWriter out;  // a frame is written as a text is: its length, then its bytes
-  out.put_text({reinterpret_cast<const char*>(packet.data()), packet.size()});
-  return std::move(out).take();
-}
-
 void put(const Fd& socket, const Bytes& bytes) {
   ASSERT_EQ(send(socket.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
 }
@@ -69,10 +66,11 @@ struct Speech {
   std::vector<Bytes> packets;
   Bytes bytes;
   Speech(int messages, std::mt19937& random) {
+    LeftSealer left;
     for (int i = 0; i < messages; ++i) {
       packets.push_back(wire::encode(random_message(random)));
-      auto frame = frame_of(packets.back());
-      bytes.insert(bytes.end(), frame.begin(), frame.end());
+      auto record = left.record_of(packets.back());
+      bytes.insert(bytes.end(), record.begin(), record.end());
     }
   }
   Bytes piece(std::size_t at, std::size_t size) const {
@@ -94,10 +92,10 @@ struct Hearer {
       EXPECT_TRUE(received->fds.empty());
       ASSERT_LT(heard, speech.packets.size());
       EXPECT_EQ(wire::encode(received->message), speech.packets[heard]);
-      used += 4 + speech.packets[heard++].size();
+      used += kAround + speech.packets[heard++].size();
     }
     if (heard == speech.packets.size()) return;
-    EXPECT_LT(sent - used, 4 + speech.packets[heard].size()) << "a whole message is kept back";
+    EXPECT_LT(sent - used, kAround + speech.packets[heard].size()) << "a whole message is kept back";
   }
 };
 
@@ -109,7 +107,7 @@ void send_in_pieces(unsigned seed, std::size_t most) {
   };
   Streams streams;
   auto at = size_upto(speech.bytes.size());  // this much came with the handshake
-  Hearer hearer{Line::remote(std::move(streams.right), speech.piece(0, at)), speech};
+  Hearer hearer{Line::remote(std::move(streams.right), speech.piece(0, at), right_keys()), speech};
   hearer.take_all(at);
   while (at < speech.bytes.size()) {
     auto size = size_upto(speech.bytes.size() - at);
@@ -127,8 +125,8 @@ TEST(Line, AnyPiecesGiveTheSameMessages) {
 
 TEST(Line, AFullLineLosesAndSplitsNothing) {
   Streams streams;
-  auto from = Line::remote(std::move(streams.left), {});
-  auto to = Line::remote(std::move(streams.right), {});
+  auto from = Line::remote(std::move(streams.left), {}, left_keys());
+  auto to = Line::remote(std::move(streams.right), {}, right_keys());
   std::mt19937 random(1);
   std::deque<Bytes> under_way;
   std::size_t refused = 0;
@@ -170,8 +168,8 @@ TEST(Line, AFullLineLosesAndSplitsNothing) {
 TEST(Line, ALoopDrainsAFullLine) {
   Loop loop;
   TcpPair pair;
-  auto from = Line::remote(std::move(pair.left), {});
-  auto to = Line::remote(std::move(pair.right), {});
+  auto from = Line::remote(std::move(pair.left), {}, left_keys());
+  auto to = Line::remote(std::move(pair.right), {}, right_keys());
   wire::Refusal message{std::string(wire::kMaxText, 'x')};
   std::size_t sent = 0;
   std::size_t arrived = 0;
@@ -190,7 +188,7 @@ TEST(Line, ALoopDrainsAFullLine) {
 
 TEST(Line, AFullLineFillsUpToItsLimitOnly) {
   Streams streams;
-  auto line = Line::remote(std::move(streams.left), {});
+  auto line = Line::remote(std::move(streams.left), {}, left_keys());
   wire::Refusal message{std::string(wire::kMaxText, 'x')};
   std::size_t count = 0;
   while (line.try_send(message).or_throw()) ASSERT_LT(++count, 100'000U);
@@ -201,9 +199,10 @@ TEST(Line, AFullLineFillsUpToItsLimitOnly) {
 
 TEST(Line, TheEndComesAfterWhatWasSent) {
   TcpPair pair;
-  auto line = Line::remote(std::move(pair.right), {});
-  put(pair.left, frame_of(wire::encode(wire::Start{7})));
-  put(pair.left, frame_of(wire::encode(wire::Bye{})));
+  auto line = Line::remote(std::move(pair.right), {}, right_keys());
+  LeftSealer left;
+  put(pair.left, left.record_of(wire::encode(wire::Start{7})));
+  put(pair.left, left.record_of(wire::encode(wire::Bye{})));
   pair.left.reset();
   wait_for(line.fd(), POLLRDHUP);
   EXPECT_EQ(std::get<wire::Start>(line.receive().or_throw()->message).id, 7U);
@@ -213,11 +212,11 @@ TEST(Line, TheEndComesAfterWhatWasSent) {
 }
 
 TEST(Line, AnEndInTheMiddleIsALossWhereverItComes) {
-  auto frame = frame_of(wire::encode(wire::Refusal{"a reason"}));
-  for (std::size_t size = 1; size < frame.size(); ++size) {
+  auto record = LeftSealer().record_of(wire::encode(wire::Refusal{"a reason"}));
+  for (std::size_t size = 1; size < record.size(); ++size) {
     Streams streams;
-    auto line = Line::remote(std::move(streams.right), {});
-    put(streams.left, Bytes(frame.begin(), frame.begin() + static_cast<long>(size)));
+    auto line = Line::remote(std::move(streams.right), {}, right_keys());
+    put(streams.left, Bytes(record.begin(), record.begin() + static_cast<long>(size)));
     EXPECT_FALSE(line.receive().or_throw().has_value());
     streams.left.reset();
     auto error = error_of(line);
@@ -228,7 +227,7 @@ TEST(Line, AnEndInTheMiddleIsALossWhereverItComes) {
 
 TEST(Line, SendingToAClosedPeerIsALoss) {
   TcpPair pair;
-  auto line = Line::remote(std::move(pair.left), {});
+  auto line = Line::remote(std::move(pair.left), {}, left_keys());
   pair.right.reset();
   Result<bool> sent = true;
   for (int i = 0; i < 100'000 && sent.ok(); ++i) sent = line.try_send(wire::Bye{});  // the first may not know yet
@@ -236,27 +235,40 @@ TEST(Line, SendingToAClosedPeerIsALoss) {
   EXPECT_EQ(sent.error().code, Code::peer_lost);
 }
 
-TEST(Line, StrangersBytesAreAProtocolError) {
+TEST(Line, WhatIsNoMessageOfTheOtherEndIsAProtocolError) {
   auto packet = wire::encode(wire::Refusal{"a reason"});
   auto broken = packet;
   broken[0] ^= 1;
   auto longer = packet;
   longer.push_back(0);
-  Bytes too_long(4);
-  auto length = static_cast<std::uint32_t>(wire::kMaxPacket + 1);
-  std::memcpy(too_long.data(), &length, sizeof(length));
+  using Make = std::function<Bytes(LeftSealer&)>;
   std::string request = "GET / HTTP/1.1\r\n\r\n";
-  for (const auto& bytes : {Bytes(request.begin(), request.end()), too_long, Bytes(4, 0xff), Bytes(4, 0),
-                            frame_of(broken), frame_of(longer), frame_of(Bytes(wire::kMaxPacket, 7))}) {
+  const std::vector<Make> kinds = {
+      [&](LeftSealer&) { return Bytes(request.begin(), request.end()); },
+      [](LeftSealer& left) { return left.record_of(Bytes(wire::kMaxPacket + 1)); },
+      [](LeftSealer&) { return Bytes(4, 0xff); },
+      [](LeftSealer&) { return Bytes(4, 0); },
+      [&](LeftSealer& left) { return left.record_of(broken); },
+      [&](LeftSealer& left) { return left.record_of(longer); },
+      [](LeftSealer& left) { return left.record_of(Bytes(wire::kMaxPacket, 7)); },
+      [&](LeftSealer& left) {  // altered on its way
+        auto record = left.record_of(packet);
+        record.back() ^= 1;
+        return record;
+      },
+      [&](LeftSealer&) { return LeftSealer().record_of(packet); },  // the first one a second time
+  };
+  for (const auto& make : kinds) {
     Streams streams;
     const int room = 2 * wire::kMaxPacket;  // what the kernel gives by itself is less than the largest message
     ASSERT_EQ(setsockopt(streams.left.get(), SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)), 0);
-    auto line = Line::remote(std::move(streams.right), {});
-    put(streams.left, frame_of(packet));
-    put(streams.left, bytes);
+    auto line = Line::remote(std::move(streams.right), {}, right_keys());
+    LeftSealer left;
+    put(streams.left, left.record_of(packet));
+    put(streams.left, make(left));
     EXPECT_TRUE(line.receive().or_throw().has_value());  // what came before is good
     EXPECT_EQ(error_of(line).code, Code::protocol);
-    put(streams.left, frame_of(packet));
+    put(streams.left, left.record_of(packet));
     EXPECT_EQ(error_of(line).code, Code::protocol) << "there is no way back";
   }
 }
@@ -290,7 +302,7 @@ TEST(Line, LocalLinesCarryDescriptors) {
 
 TEST(Line, AClosedLineSaysSo) {
   Streams streams;
-  auto line = Line::remote(std::move(streams.left), {});
+  auto line = Line::remote(std::move(streams.left), {}, left_keys());
   EXPECT_TRUE(static_cast<bool>(line));
   EXPECT_FALSE(line.is_local());
   line.close();

@@ -270,7 +270,7 @@ TEST_F(Rendezvous, TheEndOfRankZeroIsNoticed) {
   net::Loop loop;
   net::Line line;
   net::Gate gate(loop, std::move(door.socket), secret, "job", [&](net::Guest guest) {
-    line = net::Line::remote(std::move(guest.socket), std::move(guest.rest));
+    line = net::Line::remote(std::move(guest.socket), std::move(guest.rest), std::move(guest.keys));
     loop.stop();
   });
   loop.run();

@@ -213,10 +213,10 @@ void Attack::hear(Connection& one) {
   if (size <= 0) return end(one, &Tally::turned_away);
   if (one.proved) return end(one, &Tally::let_in);  // nobody has a word for a liar
   one.heard.insert(one.heard.end(), chunk.begin(), chunk.begin() + size);
-  if (one.heard.size() < kChallengeSize) return;
+  if (one.heard.size() < kAnswerSize) return;
   ++tally(one).challenged;
   std::uint64_t number = 0;
-  std::memcpy(&number, one.heard.data() + 8, sizeof(number));
+  std::memcpy(&number, one.heard.data() + kRandomAt, sizeof(number));
   if (!challenges_.insert(number).second) ++repeated_;
   say(one, one.lie.second);
   one.proved = !one.lie.second.empty();

@@ -28,7 +28,7 @@ namespace {
 
 using Flow = std::tuple<std::uint32_t, std::uint16_t, std::uint32_t, std::uint16_t>;  // from, to
 
-constexpr std::size_t kProofSize = 40;
+constexpr std::size_t kProofSize = 58;
 
 struct Segment {
   Flow flow;
@@ -43,7 +43,9 @@ std::string text_of(std::uint32_t address, std::uint16_t port) {
   return std::string(text.data()) + ":" + std::to_string(ntohs(port));
 }
 
-/// False if it is not the beginning of a message of a handshake.
+bool is_proof(std::span<const std::uint8_t> words) { return words[0] == 23 && words[1] == 3 && words[2] == 3; }
+
+/// False if it is not the beginning of what a caller says in a handshake.
 bool parse(std::span<const std::uint8_t> packet, Segment& segment) {
   iphdr ip{};
   tcphdr tcp{};
@@ -53,9 +55,9 @@ bool parse(std::span<const std::uint8_t> packet, Segment& segment) {
   if (ip.version != 4 || ip.protocol != IPPROTO_TCP || packet.size() < at + sizeof(tcp)) return false;
   std::memcpy(&tcp, packet.data() + at, sizeof(tcp));
   at += std::size_t{tcp.doff} * 4;
-  if (packet.size() < at + 8 || std::memcmp(packet.data() + at, "PLSH", 4) != 0) return false;
+  if (packet.size() < at + 8) return false;
   segment = {{ip.saddr, tcp.source, ip.daddr, tcp.dest}, text_of(ip.daddr, tcp.dest), packet.subspan(at)};
-  return true;
+  return is_proof(segment.words) || introduction_in(segment.words);
 }
 
 std::string hex(std::span<const std::uint8_t> bytes) {
@@ -90,10 +92,9 @@ int capture(const std::string& file) {
     auto size = recv(wire.get(), packet.data(), packet.size(), MSG_DONTWAIT);
     Segment segment;
     if (size <= 0 || !parse({packet.data(), static_cast<std::size_t>(size)}, segment)) continue;
-    auto kind = segment.words[6];
-    if (kind == 1) hellos.emplace(segment.flow, hex(segment.words));
+    if (!is_proof(segment.words)) hellos.emplace(segment.flow, hex(segment.words));
     auto said = hellos.find(segment.flow);
-    if (kind != 3 || said == hellos.end()) continue;
+    if (!is_proof(segment.words) || said == hellos.end()) continue;
     auto proof = segment.words.first(std::min(kProofSize, segment.words.size()));  // data may follow in the packet
     out << segment.to << " " << said->second << " " << hex(proof) << "\n";
     hellos.erase(said);

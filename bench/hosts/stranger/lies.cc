@@ -1,18 +1,20 @@
 #include "bench/hosts/stranger/lies.h"
 
+#include <algorithm>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
+#include "net/handshake.h"
 #include "wire/messages.h"
 
 namespace pliant::stranger {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x48534c50;       // "PLSH"
+constexpr std::string_view kMagic = "PLSH";
 constexpr std::uint32_t kFrameMagic = 0x4d524650;  // "PFRM"
-constexpr std::uint8_t kHello = 1, kProof = 3;
-constexpr std::size_t kHelloHead = 72;
-constexpr std::size_t kLengthAt = kHelloHead - sizeof(std::uint32_t);
+// Of an introduction.
+constexpr std::size_t kVersionAt = 4, kLengthAt = 36;
 
 template <class T>
 void put(Bytes& out, T value) {
@@ -23,7 +25,20 @@ void put(Bytes& out, T value) {
 
 void append(Bytes& out, const Bytes& more) { out.insert(out.end(), more.begin(), more.end()); }
 
+/// A field of the introduction in a hello.
+template <class T>
+void change(Bytes& hello, std::size_t at, T value) {
+  if (const auto* introduction = introduction_in(hello))
+    std::memcpy(hello.data() + (introduction - hello.data()) + at, &value, sizeof(value));
+}
+
 }  // namespace
+
+const std::uint8_t* introduction_in(std::span<const std::uint8_t> hello) {
+  if (hello.size() < 3 || hello[0] != 22 || hello[1] != 3 || hello[2] != 1) return nullptr;
+  auto at = std::search(hello.begin(), hello.end(), kMagic.begin(), kMagic.end());
+  return at == hello.end() ? nullptr : &*at;
+}
 
 Liar::Liar(std::string job, std::vector<Overheard> overheard, std::uint64_t seed)
     : job_(std::move(job)), overheard_(std::move(overheard)), random_(seed) {}
@@ -37,26 +52,18 @@ Bytes Liar::random_bytes(std::size_t size) {
   return out;
 }
 
-Bytes Liar::opening(std::uint8_t kind, std::uint8_t purpose, std::uint16_t version) const {
-  Bytes out;
-  put(out, kMagic), put(out, version), put(out, kind), put(out, purpose);
-  return out;
+Bytes Liar::hello(std::uint64_t from, std::uint64_t worker, std::uint64_t view, const std::string& job) {
+  static const auto kSecret = net::Secret::random();
+  auto purpose = static_cast<net::Purpose>(1 + below(4));
+  net::Introduction who{purpose, job, from, worker, view, static_cast<std::uint32_t>(below(48))};
+  return net::Handshake::call(kSecret, std::move(who)).take_output();
 }
 
-Bytes Liar::hello(std::uint64_t from, std::uint64_t worker, std::uint64_t view, const std::string& job,
-                  std::uint16_t version) {
-  auto out = opening(kHello, static_cast<std::uint8_t>(1 + below(4)), version);
-  put(out, from), put(out, worker), put(out, view), put(out, static_cast<std::uint32_t>(below(48)));
-  append(out, random_bytes(32));
-  put(out, static_cast<std::uint32_t>(job.size()));
-  out.insert(out.end(), job.begin(), job.end());
-  return out;
-}
-
-/// Any 32 bytes are as good as a proof under another secret.
+/// Any bytes of the right size are as good as a Finished under another secret.
 Bytes Liar::proof() {
-  auto out = opening(kProof, 0, wire::kVersion);
-  append(out, random_bytes(32));
+  constexpr std::uint8_t kSize = 53;
+  Bytes out = {23, 3, 3, 0, kSize};
+  append(out, random_bytes(kSize));
   return out;
 }
 
@@ -74,9 +81,12 @@ Lie Liar::replay(const std::string& to) {
 Lie Liar::oversized() {
   Lie lie{Kind::oversized};
   if (below(2)) {
-    lie.first = hello(1, 0, 0, job_, wire::kVersion);
+    lie.first = hello(1, 0, 0, job_);
     std::uint32_t length = below(2) ? UINT32_MAX : wire::kMaxName + 1;
-    std::memcpy(lie.first.data() + kLengthAt, &length, sizeof(length));
+    change(lie.first, kLengthAt, length);
+  } else if (below(2)) {  // a message of 64 KiB
+    lie.first = {22, 3, 1, 0xff, 0xff};
+    append(lie.first, random_bytes(4096));
   } else {  // a frame of data, as if there were no handshake
     put(lie.first, kFrameMagic), put(lie.first, std::uint16_t{1}), put(lie.first, std::uint16_t{0});
     put(lie.first, UINT32_MAX);
@@ -87,10 +97,9 @@ Lie Liar::oversized() {
 
 Lie Liar::misdirected() {
   Lie lie{Kind::misdirected};
-  if (below(2))
-    lie.first = hello(1, 0, 0, "another", wire::kVersion);
-  else
-    lie.first = hello(1, 0, 0, job_, static_cast<std::uint16_t>(wire::kVersion + 1 + below(100)));
+  bool other_job = below(2);
+  lie.first = hello(1, 0, 0, other_job ? "another" : job_);
+  if (!other_job) change(lie.first, kVersionAt, static_cast<std::uint16_t>(wire::kVersion + 1 + below(100)));
   return lie;
 }
 
@@ -99,11 +108,11 @@ Lie Liar::tell(Kind kind, const std::string& to) {
     case Kind::noise:
       return {kind, random_bytes(8 + below(1000))};
     case Kind::wrong_secret:
-      return {kind, hello(below(8), below(8), 0, job_, wire::kVersion), proof()};
+      return {kind, hello(below(8), below(8), 0, job_), proof()};
     case Kind::replay:
       return replay(to);
     case Kind::truncated: {
-      auto words = hello(below(8), below(8), 0, job_, wire::kVersion);
+      auto words = hello(below(8), below(8), 0, job_);
       words.resize(1 + below(words.size() - 1));
       return {kind, words, {}, below(2) == 0};
     }
@@ -112,7 +121,7 @@ Lie Liar::tell(Kind kind, const std::string& to) {
     case Kind::oversized:
       return oversized();
     case Kind::unknown:
-      return {kind, hello(random_(), random_(), random_(), job_, wire::kVersion), proof()};
+      return {kind, hello(random_(), random_(), random_(), job_), proof()};
     case Kind::misdirected:
       return misdirected();
   }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,7 +25,7 @@ struct Overheard {
 struct Lie {
   Kind kind = Kind::silent;
   Bytes first;            ///< at once
-  Bytes second;           ///< when a challenge has come; empty: none is expected
+  Bytes second;           ///< when an answer has come; empty: none is expected
   bool hangs_up = false;  ///< after the first words
 };
 
@@ -36,9 +37,8 @@ class Liar {
 
  private:
   Bytes random_bytes(std::size_t size);
-  Bytes opening(std::uint8_t kind, std::uint8_t purpose, std::uint16_t version) const;
-  Bytes hello(std::uint64_t from, std::uint64_t worker, std::uint64_t view, const std::string& job,
-              std::uint16_t version);
+  /// Under a secret that nobody has.
+  Bytes hello(std::uint64_t from, std::uint64_t worker, std::uint64_t view, const std::string& job);
   Bytes proof();
   Lie replay(const std::string& to);
   Lie oversized();
@@ -50,6 +50,10 @@ class Liar {
   std::mt19937_64 random_;
 };
 
-inline constexpr std::size_t kChallengeSize = 72;
+// Of an answer to a hello: the least that it has, and where its random number is.
+inline constexpr std::size_t kAnswerSize = 160, kRandomAt = 11;
+
+/// Where a hello has its introduction; nullptr if there is none.
+const std::uint8_t* introduction_in(std::span<const std::uint8_t> hello);
 
 }  // namespace pliant::stranger

@@ -26,7 +26,6 @@ using namespace std::chrono_literals;
 constexpr std::size_t kMostPending = 256;
 constexpr auto kPatience = 2s;
 constexpr int kAtOnce = 64;
-constexpr std::size_t kHello = 72;  // the least that a hello has
 
 class Listener {
  public:
@@ -116,10 +115,10 @@ void Listener::hear(int fd) {
   std::array<std::uint8_t, 4096> chunk;
   auto size = recv(fd, chunk.data(), chunk.size(), MSG_DONTWAIT);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  bool hello = size >= static_cast<ssize_t>(kHello) && chunk[0] == 'P' && chunk[1] == 'L' && chunk[6] == 1;
+  bool hello = size > 0 && introduction_in({chunk.data(), static_cast<std::size_t>(size)});
   if (!hello || std::exchange(visitor.answered, true)) return drop(fd);
-  std::array<std::uint8_t, kChallengeSize> noise{};
-  std::memcpy(noise.data() + 8, &visitor.number, sizeof(visitor.number));  // no two are the same
+  std::array<std::uint8_t, kAnswerSize> noise{};
+  std::memcpy(noise.data() + kRandomAt, &visitor.number, sizeof(visitor.number));  // no two are the same
   if (::send(fd, noise.data(), noise.size(), MSG_NOSIGNAL | MSG_DONTWAIT) < 0) drop(fd);
 }
 
