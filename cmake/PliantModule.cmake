@@ -23,6 +23,18 @@ if(PLIANT_SANITIZE)
   add_link_options(-fsanitize=${PLIANT_SANITIZE})
 endif()
 
+# What makes a mistake in memory harder to use; tests/house checks it. Sanitizers replace it.
+if(NOT PLIANT_SANITIZE)
+  add_compile_options(-fstack-protector-strong -fstack-clash-protection)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+    add_compile_options(-fcf-protection=full)
+  endif()
+  add_compile_options($<$<NOT:$<CONFIG:Debug>>:-U_FORTIFY_SOURCE> $<$<NOT:$<CONFIG:Debug>>:-D_FORTIFY_SOURCE=2>)
+  add_link_options(LINKER:-z,relro LINKER:-z,now LINKER:-z,noexecstack)
+  include(CheckPIESupported)
+  check_pie_supported()  # so that CMAKE_POSITION_INDEPENDENT_CODE holds for programs too
+endif()
+
 function(pliant_module name)
   cmake_parse_arguments(ARG "" "" "SOURCES;USES;LINKS" ${ARGN})
   set(target pliant_${name})

@@ -61,7 +61,7 @@ void put(Injector::Bytes& frame, std::size_t at, const T& value) {
 
 Injector::Injector(const std::string& one, const std::string& other, std::vector<Bytes> texts,
                    std::vector<std::uint32_t> offsets, std::size_t most)
-    : texts_(std::move(texts)), offsets_(std::move(offsets)), left_(most) {
+    : texts_(std::move(texts)), offsets_(std::move(offsets)), most_(most) {
   thread_ = std::thread([this, one, other] { run(one, other); });
   while (!ready_) std::this_thread::yield();
 }
@@ -103,8 +103,8 @@ void Injector::look_at(int socket, Bytes& frame) {
   bool answers = tcp.syn && tcp.ack;                // in the answerer's name, before it has said anything
   bool opens = !tcp.syn && tcp.ack && payload > 0;  // in the caller's name, behind its first words
   if (!answers && !opens) return;
-  if (left_ == 0) return;
-  if (answers) --left_;
+  if (attacked_ == most_) return;
+  if (answers) ++attacked_;
   inject(socket, frame, ntohl(tcp.seq) + (answers ? 1 : static_cast<std::uint32_t>(payload)), tcp.ack_seq);
 }
 
@@ -132,7 +132,7 @@ void Injector::inject(int socket, Bytes frame, std::uint32_t seq, std::uint32_t 
       auto sum = sum_of(std::span(frame).subspan(kIp + offsetof(iphdr, saddr), 8), IPPROTO_TCP);
       tcp.check = folded(sum_of(segment, sum + static_cast<std::uint32_t>(segment.size())));
       put(frame, kTcp, tcp);
-      if (send(socket, frame.data(), frame.size(), 0) == static_cast<ssize_t>(frame.size())) ++sent_;
+      [[maybe_unused]] auto sent = send(socket, frame.data(), frame.size(), 0);
     }
 }
 

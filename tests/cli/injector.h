@@ -22,8 +22,8 @@ class Injector {
   Injector(const Injector&) = delete;
   Injector& operator=(const Injector&) = delete;
 
-  /// Segments that were sent so far.
-  std::size_t sent() const { return sent_.load(); }
+  /// Connections that it has sent something into.
+  std::size_t attacked() const { return attacked_.load(); }
   /// It could not listen: why.
   std::string failure() const { return failure_; }
 
@@ -34,8 +34,8 @@ class Injector {
 
   const std::vector<Bytes> texts_;
   const std::vector<std::uint32_t> offsets_;
-  std::size_t left_;  // connections
-  std::atomic<std::size_t> sent_{0};
+  const std::size_t most_;  // connections
+  std::atomic<std::size_t> attacked_{0};
   std::atomic<bool> over_{false}, ready_{false};
   std::string failure_;  // before ready_
   std::thread thread_;

@@ -1,0 +1,16 @@
+# Is the program built so that a mistake in memory is hard to use? (-D BINARY=...)
+find_program(READELF readelf REQUIRED)
+execute_process(COMMAND ${READELF} -W -h -l -d -n --dyn-syms ${BINARY} OUTPUT_VARIABLE seen COMMAND_ERROR_IS_FATAL ANY)
+
+function(wants what pattern)
+  if(NOT seen MATCHES "${pattern}")
+    message(SEND_ERROR "${BINARY}: ${what}")
+  endif()
+endfunction()
+
+wants("is not position independent" "Type: +DYN")
+wants("has no read-only relocations" "GNU_RELRO")
+wants("binds symbols late, so that their table stays writable" "BIND_NOW|FLAGS.*NOW")
+wants("has no stack protector" "__stack_chk_fail")
+wants("is not fortified" "__(memcpy|read|recv|vsnprintf|snprintf|memmove|fprintf|printf)_chk")
+wants("has a stack that can be executed" "GNU_STACK[^\n]* RW +0x")
