@@ -44,6 +44,7 @@ struct alignas(64) Channel {
   char name[kMaxChannelName];
   char region[kMaxChannelName];
   std::uint8_t region_length;
+  std::uint64_t region_bytes;  ///< how large that region is: its stripes follow from it
 
   // Progress in chunks since first_use.
   alignas(64) std::atomic<std::uint64_t> submitted;  ///< input that others may read

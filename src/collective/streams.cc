@@ -21,6 +21,7 @@ constexpr std::size_t kStaging = 8192;       // what is read before it is known 
 constexpr std::size_t kReadsPerTurn = 16;    // of one lane, before others get theirs
 constexpr std::size_t kFramesPerWrite = 16;  // most that one system call takes
 constexpr std::size_t kWorthWaiting = 32 << 10;
+constexpr std::size_t kKeptBuffer = 16 << 10;  // of a lane, from frame to frame
 constexpr std::uint64_t kWake = 0;
 
 }  // namespace
@@ -42,12 +43,14 @@ struct Streams::Lane {
   FrameHeader header;
   std::size_t received = 0;  // of header and bytes
   std::byte* place = nullptr;
+  std::vector<std::byte> buffer;   // for frames that belong nowhere else
   std::uint64_t subscription = 0;  // whose the place is
   int least = 1;                   // bytes that must have come before it is worth a look
 };
 
-Streams::Streams(std::function<void(std::uint64_t, const std::string&)> on_lost)
+Streams::Streams(Told on_lost, Told on_offence)
     : on_lost_(std::move(on_lost)),
+      on_offence_(std::move(on_offence)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       staging_(kStaging) {
@@ -77,9 +80,11 @@ void Streams::add(std::uint64_t peer, std::uint32_t lane, Fd socket, std::span<c
   made->peer = peer;
   made->socket = std::move(socket);
   {
-    std::lock_guard while_places_are_used(sinks_mutex_);
-    std::string how;
-    if (!take(*made, std::as_bytes(received), how)) return on_lost_(peer, how);
+    std::unique_lock while_places_are_used(sinks_mutex_);
+    if (auto taken = take(*made, std::as_bytes(received)); !taken.ok()) {
+      while_places_are_used.unlock();
+      return lose(peer, taken.error());
+    }
   }
   std::lock_guard lock(mutex_);
   made->number = next_number_++;
@@ -134,9 +139,10 @@ Streams::LanePtr Streams::lane_of(std::uint64_t peer, std::size_t lane) const {
   return std::next(at->second.begin(), static_cast<std::ptrdiff_t>(lane % at->second.size()))->second;
 }
 
-void Streams::lose(std::uint64_t peer, const std::string& how) {
+void Streams::lose(std::uint64_t peer, const Error& why) {
   drop(peer);
-  on_lost_(peer, how);
+  bool offence = why.code == Code::protocol && on_offence_;
+  (offence ? on_offence_ : on_lost_)(peer, why.message);
 }
 
 // ---- sending ----
@@ -211,12 +217,15 @@ void Streams::want_to_write(Lane& lane, bool wanted) {
 
 // ---- receiving ----
 
-void Streams::begin_frame(Lane& lane) {
+Status Streams::begin_frame(Lane& lane) {
   auto sink = sinks_.find(lane.header.view);
   lane.place = nullptr;
-  if (sink == sinks_.end()) return;
-  lane.place = sink->second.sink->place_for(lane.peer, lane.header);
+  if (sink == sinks_.end()) return {};
+  auto place = sink->second.sink->place_for(lane.peer, lane.header, lane.buffer);
+  if (!place.ok()) return place.error();
+  lane.place = place.value();
   lane.subscription = sink->second.number;
+  return {};
 }
 
 /// A place is its sink's: when that is gone, the rest of the frame is dropped. Asked before every use, because the
@@ -227,37 +236,38 @@ void Streams::check_place(Lane& lane) const {
   if (sink == sinks_.end() || sink->second.number != lane.subscription) lane.place = nullptr;
 }
 
-void Streams::end_frame(Lane& lane) {
+Status Streams::end_frame(Lane& lane) {
   auto sink = sinks_.find(lane.header.view);
+  Status taken;
   if (sink != sinks_.end() && (lane.place || lane.header.bytes == 0))
-    sink->second.sink->on_frame(lane.peer, lane.header, lane.place);
+    taken = sink->second.sink->on_frame(lane.peer, lane.header, lane.place);
   lane.received = 0;
   lane.place = nullptr;
+  if (lane.buffer.size() > kKeptBuffer) lane.buffer = {};
+  return taken;
 }
 
-/// Takes bytes in that were read; false, and how, if they are no frames.
-bool Streams::take(Lane& lane, std::span<const std::byte> bytes, std::string& how) {
+/// Takes bytes in that were read. Code::protocol if they are no frames, or break a rule.
+Status Streams::take(Lane& lane, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     if (lane.received < sizeof(FrameHeader)) {
       auto part = std::min(bytes.size(), sizeof(FrameHeader) - lane.received);
       std::memcpy(reinterpret_cast<std::byte*>(&lane.header) + lane.received, bytes.data(), part);
       lane.received += part;
       bytes = bytes.subspan(part);
-      if (lane.received < sizeof(FrameHeader)) return true;
-      if (lane.header.magic != FrameHeader::kMagic || lane.header.bytes > FrameHeader::kMostBytes) {
-        how = "it sent something that is no frame";
-        return false;
-      }
-      begin_frame(lane);
+      if (lane.received < sizeof(FrameHeader)) return {};
+      if (lane.header.magic != FrameHeader::kMagic || lane.header.bytes > FrameHeader::kLongest)
+        return Error{Code::protocol, "it sent something that is no frame"};
+      PLIANT_TRY(begin_frame(lane));
     }
     auto at = lane.received - sizeof(FrameHeader);
     auto part = std::min<std::size_t>(bytes.size(), lane.header.bytes - at);
     if (lane.place) std::memcpy(lane.place + at, bytes.data(), part);
     lane.received += part;
     bytes = bytes.subspan(part);
-    if (lane.received == sizeof(FrameHeader) + lane.header.bytes) end_frame(lane);
+    if (lane.received == sizeof(FrameHeader) + lane.header.bytes) PLIANT_TRY(end_frame(lane));
   }
-  return true;
+  return {};
 }
 
 /// The rest of a large frame is worth one look, not one for every packet.
@@ -270,8 +280,8 @@ void Streams::look_when_complete(Lane& lane) {
   setsockopt(lane.socket.get(), SOL_SOCKET, SO_RCVLOWAT, &least, sizeof(least));
 }
 
-/// Reads what there is; false, and how, at the end.
-bool Streams::read_from(Lane& lane, std::string& how) {
+/// Reads what there is. Code::peer_lost at the end; Code::protocol if it breaks a rule.
+Status Streams::read_from(Lane& lane) {
   fault::point("before_read");
   std::lock_guard while_places_are_used(sinks_mutex_);
   check_place(lane);
@@ -287,21 +297,18 @@ bool Streams::read_from(Lane& lane, std::string& how) {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
       look_when_complete(lane);
-      return true;
+      return {};
     }
-    if (got <= 0) {
-      how = got == 0 ? "it closed the connection" : std::strerror(errno);
-      return false;
-    }
+    if (got <= 0) return Error{Code::peer_lost, got == 0 ? "it closed the connection" : std::strerror(errno)};
     lane.heard.store(clock_.now(), std::memory_order_relaxed);
     auto size = static_cast<std::size_t>(got);
     auto placed = std::min(size, first);
     lane.received += placed;
-    if (direct && placed == first) end_frame(lane);
-    if (size > placed && !take(lane, std::span(staging_).first(size - placed), how)) return false;
+    if (direct && placed == first) PLIANT_TRY(end_frame(lane));
+    if (size > placed) PLIANT_TRY(take(lane, std::span(staging_).first(size - placed)));
   }
   look_when_complete(lane);  // what is left in the socket may be less than what was waited for before
-  return true;
+  return {};
 }
 
 void Streams::subscribe(std::uint64_t view, FrameSink* sink) {
@@ -327,10 +334,11 @@ void Streams::run() {
         if (at != by_number_.end()) lane = at->second;
       }
       if (!lane) continue;
-      std::string how;
-      if ((events[i].events & ~static_cast<std::uint32_t>(EPOLLOUT)) && !read_from(*lane, how)) {
-        lose(lane->peer, how);
-        continue;
+      if (events[i].events & ~static_cast<std::uint32_t>(EPOLLOUT)) {
+        if (auto read = read_from(*lane); !read.ok()) {
+          lose(lane->peer, read.error());
+          continue;
+        }
       }
       std::lock_guard lock(lane->mutex);
       if (lane->writing && (events[i].events & EPOLLOUT) && write_to(*lane)) want_to_write(*lane, false);

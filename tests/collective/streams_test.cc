@@ -19,11 +19,14 @@ using namespace std::chrono_literals;
 struct Place final : FrameSink {
   std::vector<std::byte> bytes = std::vector<std::byte>(1000);
   std::promise<void> begun, complete;
-  std::byte* place_for(std::uint64_t, const FrameHeader&) override {
+  Result<std::byte*> place_for(std::uint64_t, const FrameHeader&, std::vector<std::byte>&) override {
     begun.set_value();
     return bytes.data();
   }
-  void on_frame(std::uint64_t, const FrameHeader&, std::byte*) override { complete.set_value(); }
+  Status on_frame(std::uint64_t, const FrameHeader&, std::byte*) override {
+    complete.set_value();
+    return {};
+  }
 };
 
 void write_all(const Fd& socket, const void* data, std::size_t size) {
