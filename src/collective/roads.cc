@@ -69,7 +69,7 @@ std::string Roads::objection_to(const net::Introduction& who) const {
 
 bool Roads::is_crowded() const {
   auto unexpected = std::ranges::count_if(roads_, [](const auto& road) { return !road.second.expected; });
-  return offenders_.size() + static_cast<std::size_t>(unexpected) >= kMostUnexpected;
+  return offenders_.size() + static_cast<std::size_t>(unexpected) >= options_.most_unexpected;
 }
 
 void Roads::admit(net::Guest guest) {
@@ -211,7 +211,7 @@ Status Roads::on_frame(std::uint64_t from, const FrameHeader& header, std::byte*
   if (header.kind != kLetter) return {};
   auto message = wire::decode({reinterpret_cast<const std::uint8_t*>(bytes), header.bytes});
   if (!message.ok()) return malformed("a letter that cannot be read: " + message.error().message);
-  if (waiting_.size() > kMostUnexpected)  // of workers that are long gone
+  if (waiting_.size() > wire::kMaxMembers)  // of workers that are long gone
     std::erase_if(waiting_, [](const auto& entry) { return *entry.second == 0; });
   auto& waiting = waiting_[from];
   if (!waiting) waiting = std::make_shared<std::atomic<std::size_t>>(0);  // shared: with what was posted

@@ -30,6 +30,8 @@ struct HostsOptions {
   /// A peer that is silent for so long is lost, or for three times as long as it has been silent before: on a crowded
   /// machine heartbeats come late.
   std::chrono::milliseconds silence{500};
+  /// Workers that call although nobody has told of them yet, and those that have broken rules: more are refused.
+  std::size_t most_unexpected = wire::kMaxMembers;
 };
 
 /// Called on the loop's thread.
@@ -45,8 +47,6 @@ class Roads final : public FrameSink {
   static constexpr std::chrono::milliseconds kBeat{50};
   static constexpr std::chrono::milliseconds kRetry{100};
   static constexpr int kAbsence = 2;  ///< who is expected and not reached for so many times the silence is lost too
-  /// Workers that call although nobody has told of them yet, and those that have broken rules: more are refused.
-  static constexpr std::size_t kMostUnexpected = wire::kMaxMembers;
   /// Bytes of one worker's letters that have come and were not looked at yet. A worker says little, and the loop takes
   /// its letters as they come: whoever has sent so much more does nothing else.
   static constexpr std::size_t kMostLetters = 64 << 20;

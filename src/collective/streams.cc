@@ -141,8 +141,8 @@ Streams::LanePtr Streams::lane_of(std::uint64_t peer, std::size_t lane) const {
 
 void Streams::lose(std::uint64_t peer, const Error& why) {
   drop(peer);
-  bool offence = why.code == Code::protocol && on_offence_;
-  (offence ? on_offence_ : on_lost_)(peer, why.message);
+  if (why.code != Code::protocol) return on_lost_(peer, why.message);
+  on_offence_ ? on_offence_(peer, why.message) : on_lost_(peer, "it sent " + why.message);
 }
 
 // ---- sending ----
@@ -257,7 +257,7 @@ Status Streams::take(Lane& lane, std::span<const std::byte> bytes) {
       bytes = bytes.subspan(part);
       if (lane.received < sizeof(FrameHeader)) return {};
       if (lane.header.magic != FrameHeader::kMagic || lane.header.bytes > FrameHeader::kLongest)
-        return Error{Code::protocol, "it sent something that is no frame"};
+        return Error{Code::protocol, "something that is no frame"};
       PLIANT_TRY(begin_frame(lane));
     }
     auto at = lane.received - sizeof(FrameHeader);

@@ -63,7 +63,7 @@ class Streams {
  public:
   using Told = std::function<void(std::uint64_t peer, const std::string& how)>;
   /// `on_lost` hears, on the streams' thread, that a lane of a peer has ended. The peer's other lanes are closed too.
-  /// `on_offence` hears instead of it that the peer has sent what it must not, if it is not empty.
+  /// `on_offence`, if it is not empty, hears instead of it what a peer has sent that it must not.
   explicit Streams(Told on_lost, Told on_offence = {});
   ~Streams();
   Streams(const Streams&) = delete;
