@@ -8,8 +8,9 @@
 //   all have reduced                                  copy out of the slot          copied
 //
 // Between hosts, "all" in the first column are those of the host where memory is concerned. What they have reduced then
-// crosses (bridge.h) before it is published as reduced; and an operation that nobody confirms later is done when all
-// have said that they have it (copied).
+// crosses (bridge.h) before it is published as reduced: once everybody has described the channel, and has reduced the
+// use before (registered) or what was in this slot before (plain). An operation that nobody confirms later is done when
+// all have said that they have it (copied).
 //
 // Threads: submit() takes a short lock only, so that a backward pass never waits for a reduction in progress.
 // progress() runs under another lock, taken by whoever waits or by the engine's own thread.
