@@ -8,8 +8,8 @@
 namespace pliant::collective {
 namespace {
 
-constexpr std::size_t kMostBytes = FrameHeader::kMostBytes;
-static_assert(kMostBytes % kPage == 0);
+constexpr std::size_t kLongestLeg = FrameHeader::kMostBytes;
+static_assert(kLongestLeg % kPage == 0);
 
 }  // namespace
 
@@ -24,10 +24,10 @@ std::vector<LegPlace> CrossingPlan::legs_of(int place, std::uint64_t chunk) cons
   std::vector<LegPlace> legs;
   auto [begin, end] = part(chunk);
   for (const auto& piece : pieces_of(stripes, place, begin, end, true))
-    for (auto at = piece.begin; at < piece.end; at += kMostBytes)
+    for (auto at = piece.begin; at < piece.end; at += kLongestLeg)
       legs.push_back({static_cast<std::uint32_t>(at / kPage),
                       piece.begin / stripes.stripe,
-                      {at, std::min(piece.end, at + kMostBytes)}});
+                      {at, std::min(piece.end, at + kLongestLeg)}});
   return legs;
 }
 
@@ -37,10 +37,10 @@ std::optional<LegPlace> CrossingPlan::leg_at(std::uint64_t chunk, std::uint32_t 
   auto from = std::max(begin, stripe * stripes.stripe);
   auto to = std::min(end, (stripe + 1) * stripes.stripe);
   auto first = from / kPage;  // the page that the stripe's first leg begins in
-  if (from >= to || number < first || (number - first) * kPage % kMostBytes != 0) return std::nullopt;
+  if (from >= to || number < first || (number - first) * kPage % kLongestLeg != 0) return std::nullopt;
   auto at = from + (number - first) * kPage;
   if (at >= to) return std::nullopt;
-  return LegPlace{number, stripe, {at, std::min(to, at + kMostBytes)}};
+  return LegPlace{number, stripe, {at, std::min(to, at + kLongestLeg)}};
 }
 
 void OwnChannels::add(const Channel& channel, const CrossingPlan& plan) {

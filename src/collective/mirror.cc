@@ -12,7 +12,6 @@ namespace pliant::collective {
 namespace {
 
 constexpr std::uint64_t kMostElements = std::uint64_t{1} << 50;
-constexpr std::uint32_t kBlockedOnRows = UINT32_MAX;
 
 net::Mapping make_memory() {
   void* at = mmap(nullptr, sizeof(Control), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -25,7 +24,7 @@ std::atomic<std::uint64_t>& counter_in(Channel& channel, Counter counter) {
   return counter == Counter::reduced ? channel.reduced : channel.copied;
 }
 
-std::string name_of_channel(const Channel& channel) { return printable(channel.name_text()); }
+std::string quoted_name(const Channel& channel) { return fmt::format("'{}'", printable(channel.name_text())); }
 
 }  // namespace
 
@@ -82,13 +81,13 @@ Status Mirror::check(const Channel& channel) const {
                       : shape.offset % size_of(shape.dtype) == 0 && bytes <= channel.region_bytes &&
                             shape.offset <= channel.region_bytes - bytes;
   if (channel.chunks != chunks || !inside)
-    return malformed(fmt::format("channel '{}' of {} bytes at {} of {}, in {} chunks where there are {}",
-                                 name_of_channel(channel), bytes, shape.offset, channel.region_bytes, channel.chunks,
+    return malformed(fmt::format("channel {} of {} bytes at {} of {}, in {} chunks where there are {}",
+                                 quoted_name(channel), bytes, shape.offset, channel.region_bytes, channel.chunks,
                                  chunks));
   auto before = first_uses_.find(std::string(channel.name_text()));
   if (before == first_uses_.end() ? channel.first_use != 0 : channel.first_use <= before->second)
     return malformed(
-        fmt::format("channel '{}' from use {} on, which it cannot be", name_of_channel(channel), channel.first_use));
+        fmt::format("channel {} from use {} on, which it cannot be", quoted_name(channel), channel.first_use));
   return {};
 }
 
@@ -105,10 +104,10 @@ Status Mirror::progress(const FrameHeader& header) {
   // Results that nobody confirms one by one are not told as copied: that counter alone may leave some out.
   auto most = which == Counter::copied ? channel.reduced.load(std::memory_order_relaxed) : now + 1;
   if (header.value <= now || header.value > most)
-    return malformed(fmt::format("a counter of channel '{}' that goes from {} to {}, where at most {} is possible",
-                                 name_of_channel(channel), now, header.value, most));
+    return malformed(fmt::format("a counter of channel {} that goes from {} to {}, where at most {} is possible",
+                                 quoted_name(channel), now, header.value, most));
   if (static_cast<std::uint64_t>(slot) != (channel.first_use + (header.value - 1) / channel.chunks) % 2)
-    return malformed(fmt::format("progress of channel '{}' for another use than its own", name_of_channel(channel)));
+    return malformed(fmt::format("progress of channel {} for another use than its own", quoted_name(channel)));
   if (which == Counter::reduced) PLIANT_TRY(check_reduced(header.index, header.value));
   if (which == Counter::submitted) channel.weight[slot] = header.number;
   if (which == Counter::reduced) channel.measured[slot] = {header.number, header.spread};
@@ -122,8 +121,8 @@ Status Mirror::check_reduced(std::uint32_t index, std::uint64_t value) {
   if (!own) own = channels_.counterpart(words()->channel[index]);
   auto most = own ? own->channel->reduced.load(std::memory_order_acquire) + own->plan.ahead() : 0;
   if (value <= most) return {};
-  return malformed(fmt::format("{} chunks of channel '{}' reduced, where at most {} can be", value,
-                               name_of_channel(words()->channel[index]), most));
+  return malformed(fmt::format("{} chunks of channel {} reduced, where at most {} can be", value,
+                               quoted_name(words()->channel[index]), most));
 }
 
 /// There is room for two rows. Whoever publishes the next one has seen this rank's last one, so the one before that is
