@@ -1,53 +1,34 @@
 #include "collective/bridge.h"
 
-#include <sys/mman.h>
+#include <fmt/format.h>
 
 #include <algorithm>
-#include <cstddef>
-#include <cstring>
+#include <cmath>
 
-#include "base/log.h"
+#include "base/text.h"
 
 namespace pliant::collective {
 namespace {
 
-/// What of a channel is written once.
-constexpr std::size_t kDescription = offsetof(Channel, submitted);
+CrossingKey key_of(const FrameHeader& header) { return {static_cast<std::uint32_t>(header.use), header.value}; }
 
-Control* control_in(const net::Mapping& mapping) { return reinterpret_cast<Control*>(mapping.data()); }
+bool is_piece(const FrameHeader& header) { return header.kind == kPartial || header.kind == kFinal; }
 
-net::Mapping make_mirror(std::uint64_t view_hash, int rank, int ranks) {
-  void* at = mmap(nullptr, sizeof(Control), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (at == MAP_FAILED) throw Failure(Code::io, errno_error("a mirror").message);
-  net::Mapping mapping(at, sizeof(Control));
-  auto* control = control_in(mapping);
-  control->magic = kControlMagic;
-  control->view_hash = view_hash;
-  control->rank = static_cast<std::uint32_t>(rank);
-  control->ranks = static_cast<std::uint32_t>(ranks);
-  return mapping;
-}
-
-CrossingKey key_of(const FrameHeader& header) { return {header.name, header.use, header.value}; }
-
-/// Frames of one sender come in order, but those that two of its threads send at once may be swapped.
-void raise(std::atomic<std::uint64_t>& counter, std::uint64_t value) {
-  if (counter.load(std::memory_order_relaxed) < value) counter.store(value, std::memory_order_seq_cst);
-}
+std::string name_of_channel(const OwnChannels::Entry& own) { return printable(own.channel->name_text()); }
 
 }  // namespace
 
-Bridge::Bridge(const Team& team, const Topology& topology, Streams& streams, std::function<void()> nudge)
+Bridge::Bridge(const Team& team, const Topology& topology, Streams& streams, const Control& own, BridgeEvents events)
     : team_(team),
       topology_(topology),
       streams_(streams),
-      nudge_(std::move(nudge)),
+      events_(std::move(events)),
       host_(topology.host_of[static_cast<std::size_t>(team.rank)]),
-      mirrors_(team.members.size()),
-      scratch_(kScratch) {
+      mirrors_(team.members.size()) {
   for (int rank = 0; rank < team_.size(); ++rank) {
-    if (topology_.host_of[static_cast<std::size_t>(rank)] == host_) continue;
-    mirrors_[static_cast<std::size_t>(rank)] = make_mirror(team_.view_hash, rank, team_.size());
+    if (host_of(rank) == host_) continue;
+    mirrors_[static_cast<std::size_t>(rank)] =
+        std::make_unique<Mirror>(team_.view_hash, rank, team_.size(), own, channels_);
     elsewhere_.push_back(team_.members[static_cast<std::size_t>(rank)].id);
   }
   streams_.subscribe(team_.view_hash, this);
@@ -55,16 +36,15 @@ Bridge::Bridge(const Team& team, const Topology& topology, Streams& streams, std
 
 Bridge::~Bridge() { streams_.unsubscribe(team_.view_hash); }
 
-const Control* Bridge::mirror(int rank) const { return control_in(mirrors_[static_cast<std::size_t>(rank)]); }
+const Control* Bridge::mirror(int rank) const { return &mirrors_[static_cast<std::size_t>(rank)]->control(); }
 
 int Bridge::rank_of(std::uint64_t id) const {
   for (int rank = 0; rank < team_.size(); ++rank)
-    if (team_.members[static_cast<std::size_t>(rank)].id == id && mirrors_[static_cast<std::size_t>(rank)].data())
-      return rank;
+    if (team_.members[static_cast<std::size_t>(rank)].id == id && mirrors_[static_cast<std::size_t>(rank)]) return rank;
   return -1;
 }
 
-FrameHeader Bridge::header(Kind kind) const {
+FrameHeader Bridge::header(FrameKind kind) const {
   FrameHeader header;
   header.kind = kind;
   header.view = team_.view_hash;
@@ -77,7 +57,9 @@ void Bridge::say(FrameHeader header, std::span<const std::byte> bytes) {
   for (auto id : elsewhere_) streams_.send_words(id, header, bytes);
 }
 
-void Bridge::announce(std::uint32_t index, const Channel& channel) {
+void Bridge::announce(std::uint32_t index, const Channel& channel, const CrossingPlan& plan) {
+  PLIANT_ASSERT(channels_.size() == index);
+  channels_.add(channel, plan);  // first: whoever hears of it may send pieces of it
   auto words = header(kAnnounce);
   words.index = index;
   say(words, std::as_bytes(std::span(reinterpret_cast<const char*>(&channel), kDescription)));
@@ -109,105 +91,63 @@ void Bridge::publish_state(const Control& own) {
   say(words, std::as_bytes(std::span(own.complaint, length)));
 }
 
-void Bridge::on_words(int rank, const FrameHeader& header, const std::byte* bytes) {
-  auto& control = *control_in(mirrors_[static_cast<std::size_t>(rank)]);
-  switch (header.kind) {
-    case kAnnounce:
-      if (header.index >= kMaxChannels || header.bytes != kDescription) return;
-      std::memcpy(static_cast<void*>(&control.channel[header.index]), bytes, kDescription);
-      if (control.channels.load(std::memory_order_relaxed) == header.index)
-        control.channels.store(header.index + 1, std::memory_order_seq_cst);
-      break;
-    case kProgress: {
-      if (header.index >= kMaxChannels) return;
-      auto& channel = control.channel[header.index];
-      auto slot = header.slot % 2;
-      switch (static_cast<Counter>(header.slot / 2)) {
-        case Counter::submitted:
-          channel.weight[slot] = header.number;
-          raise(channel.submitted, header.value);
-          break;
-        case Counter::reduced:
-          channel.measured[slot] = {header.number, header.spread};
-          raise(channel.reduced, header.value);
-          break;
-        case Counter::copied:
-          raise(channel.copied, header.value);
-          break;
-      }
-      break;
-    }
-    case kRow: {
-      if (header.bytes > kRowBytes) return;
-      auto at = (header.value + 1) % 2;  // row r, counted from 1, is at [(r - 1) % 2]
-      std::memcpy(control.row[at], bytes, header.bytes);
-      control.row_size[at] = header.bytes;
-      raise(control.rows, header.value);
-      break;
-    }
-    case kState:
-      control.blocked_on.store(header.index, std::memory_order_release);
-      control.blocked_turns.store(static_cast<std::uint32_t>(header.value), std::memory_order_release);
-      raise(control.confirmed, header.use);
-      if (header.bytes == 0 || header.bytes > sizeof(control.complaint)) break;
-      std::memcpy(control.complaint, bytes, header.bytes);
-      control.complaint_length.store(header.bytes, std::memory_order_release);
-      break;
-    default:
-      return;
-  }
-  nudge_();
-}
-
 // ---- stripes ----
 
+/// Does not make one that was closed before: of a chunk that is reduced nothing is missing.
 CrossingPtr Bridge::crossing_of(const CrossingKey& key, bool make) {
   std::lock_guard lock(mutex_);
   auto at = crossings_.find(key);
   if (at != crossings_.end()) return at->second;
-  if (!make) return nullptr;
+  if (!make || channels_.at(key.channel)->channel->reduced.load(std::memory_order_acquire) > key.chunk) return nullptr;
   auto crossing = std::make_shared<Crossing>();
   crossing->key = key;
   return crossings_[key] = crossing;
 }
 
-CrossingPtr Bridge::open(const CrossingKey& key, std::vector<Leg> legs, const std::byte* given, std::byte* result,
-                         std::shared_ptr<const void> keep, double weight, std::size_t contributors) {
+CrossingPtr Bridge::open(const CrossingKey& key, std::span<const Channel* const> peers, Given given) {
   auto crossing = crossing_of(key, true);
-  crossing->legs = std::move(legs);
-  crossing->given = given;
-  crossing->own_weight = weight;
-  crossing->own_contributors = contributors;
+  PLIANT_ASSERT(crossing);
+  const auto& plan = channels_.at(key.channel)->plan;
+  for (const auto& at : plan.legs_of(topology_.place_of[static_cast<std::size_t>(team_.rank)], key.chunk))
+    crossing->legs.push_back({at, final_host(at.stripe, topology_) == host_, false, {}});
+  crossing->peers = peers;
+  crossing->given = given.bytes;
+  crossing->own_weight = given.weight;
+  crossing->own_contributors = given.contributors;
   {
     std::lock_guard lock(crossing->mutex);
-    crossing->result = result;
-    crossing->keep = std::move(keep);
-    for (const auto& leg : crossing->legs)
-      if (!leg.final_here) crossing->expected[leg.number] = leg.piece;
+    crossing->result = given.result;
+    crossing->keep = std::move(given.keep);
+    for (const auto& leg : crossing->legs) {
+      auto from = carrier(leg.at.stripe, final_host(leg.at.stripe, topology_), topology_);
+      if (!leg.final_here) crossing->expected[leg.at.number] = {leg.at.piece, from};
+    }
   }
   for (const auto& leg : crossing->legs) {
     if (leg.final_here) continue;
-    std::span<const std::byte> bytes(given + leg.piece.begin, contributors ? leg.piece.size() : 0);
-    send_leg(*crossing, leg, kPartial, final_host(leg.stripe, topology_), bytes);
+    std::span<const std::byte> bytes(given.bytes + leg.at.piece.begin, given.contributors ? leg.at.piece.size() : 0);
+    send_leg(*crossing, leg, kPartial, final_host(leg.at.stripe, topology_), bytes);
   }
   return crossing;
 }
 
-void Bridge::send_leg(const Crossing& crossing, const Leg& leg, Kind kind, int host, std::span<const std::byte> bytes) {
+/// Names the channel as its receiver does.
+void Bridge::send_leg(const Crossing& crossing, const Leg& leg, FrameKind kind, int host,
+                      std::span<const std::byte> bytes) {
+  auto to = static_cast<std::size_t>(carrier(leg.at.stripe, host, topology_));
   auto frame = header(kind);
-  frame.name = crossing.key.name;
-  frame.use = crossing.key.use;
+  frame.use = static_cast<std::uint64_t>(crossing.peers[to] - mirrors_[to]->control().channel);
   frame.value = crossing.key.chunk;
-  frame.index = leg.number;
+  frame.index = leg.at.number;
   frame.number = crossing.own_weight;
   frame.slot = static_cast<std::uint16_t>(crossing.own_contributors);
-  auto to = team_.members[static_cast<std::size_t>(carrier(leg.stripe, host, topology_))].id;
-  streams_.send_data(to, leg.stripe, frame, bytes, crossing.keep);
+  streams_.send_data(team_.members[to].id, leg.at.stripe, frame, bytes, crossing.keep);
 }
 
 void Bridge::send_final(const Crossing& crossing, Leg& leg) {
   for (int host = 0; host < topology_.host_count(); ++host)
-    if (host != host_) send_leg(crossing, leg, kFinal, host, {crossing.result + leg.piece.begin, leg.piece.size()});
+    if (host != host_)
+      send_leg(crossing, leg, kFinal, host, {crossing.result + leg.at.piece.begin, leg.at.piece.size()});
   std::lock_guard lock(mutex_);
   for (auto& partial : leg.partials)
     if (partial.bytes) buffers_.push_back(std::move(partial.bytes));
@@ -225,9 +165,9 @@ std::unique_ptr<std::byte[]> Bridge::take_buffer() {
 bool Bridge::collect(Crossing& crossing) {
   std::lock_guard lock(crossing.mutex);
   for (auto& partial : crossing.arrived) {
-    auto leg = std::ranges::lower_bound(crossing.legs, partial.leg, {}, &Leg::number);
-    if (leg != crossing.legs.end() && leg->number == partial.leg && leg->final_here)
-      leg->partials.push_back(std::move(partial));
+    auto leg = std::ranges::lower_bound(crossing.legs, partial.leg, {}, [](const Leg& one) { return one.at.number; });
+    PLIANT_ASSERT(leg != crossing.legs.end() && leg->at.number == partial.leg && leg->final_here);
+    leg->partials.push_back(std::move(partial));
   }
   crossing.arrived.clear();
   return crossing.expected.empty();
@@ -238,63 +178,122 @@ void Bridge::close(const Crossing& crossing) {
   crossings_.erase(crossing.key);
 }
 
-// ---- on the streams' thread ----
-
-std::byte* Bridge::place_for(std::uint64_t from, const FrameHeader& header) {
-  int rank = rank_of(from);
-  if (rank < 0) return nullptr;
-  if (header.kind == kPartial) return place_for_partial(rank, from, header);
-  if (header.kind == kFinal) return place_for_final(header);
-  return header.bytes <= scratch_.size() ? scratch_.data() : nullptr;
+std::size_t Bridge::crossings() const {
+  std::lock_guard lock(mutex_);
+  return crossings_.size();
 }
 
-std::byte* Bridge::place_for_partial(int rank, std::uint64_t from, const FrameHeader& header) {
+// ---- on the streams' thread ----
+
+/// Pieces are of no use after the view's end; words may still tell what was complete before it.
+Result<std::byte*> Bridge::place_for(std::uint64_t from, const FrameHeader& header,
+                                     std::vector<std::byte>& lane_buffer) {
+  if (is_piece(header) && events_.is_over()) return static_cast<std::byte*>(nullptr);
+  auto place = place_of(from, header, lane_buffer);
+  if (!place.ok() && events_.is_over()) return static_cast<std::byte*>(nullptr);
+  return place;
+}
+
+Result<std::byte*> Bridge::place_of(std::uint64_t from, const FrameHeader& header,
+                                    std::vector<std::byte>& lane_buffer) {
+  int rank = rank_of(from);
+  if (rank < 0) return malformed(fmt::format("a frame of kind {} of a view that it is not in", header.kind));
+  if (header.kind == kPartial) return place_for_partial(rank, header);
+  if (header.kind == kFinal) return place_for_final(rank, header);
+  if (header.bytes > kMostWords)
+    return malformed(
+        fmt::format("a frame of kind {} with {} bytes, more than {}", header.kind, header.bytes, kMostWords));
+  lane_buffer.resize(header.bytes);
+  return lane_buffer.data();
+}
+
+/// The piece that a frame of stripes is about, as this rank's own plan has it.
+Result<LegPlace> Bridge::leg_of(int rank, const FrameHeader& header) const {
+  const auto* own = channels_.at(header.use);
+  if (!own)
+    return malformed(
+        fmt::format("a piece of channel {}, of which this worker has described {}", header.use, channels_.size()));
+  auto reduced = own->channel->reduced.load(std::memory_order_acquire);
+  if (header.value < reduced || header.value - reduced >= own->plan.ahead())
+    return malformed(fmt::format("a piece of chunk {} of channel '{}', where {} are reduced and {} may be on their way",
+                                 header.value, name_of_channel(*own), reduced, own->plan.ahead()));
+  auto leg = own->plan.leg_at(header.value, header.index);
+  bool carried = leg && carrier(leg->stripe, host_, topology_) == team_.rank &&
+                 carrier(leg->stripe, host_of(rank), topology_) == rank;
+  if (!carried)
+    return malformed(fmt::format("a piece at page {} of channel '{}', which it does not carry to this worker",
+                                 header.index, name_of_channel(*own)));
+  return *leg;
+}
+
+Result<std::byte*> Bridge::place_for_partial(int rank, const FrameHeader& header) {
+  auto leg = leg_of(rank, header);
+  if (!leg.ok()) return leg.error();
+  auto host = host_of(rank);
+  auto most = topology_.hosts[static_cast<std::size_t>(host)].size();
+  auto size = header.slot ? leg.value().piece.size() : 0;
+  bool weighs = std::isfinite(header.number) && header.number >= 0 && (header.number > 0) == (header.slot > 0);
+  if (final_host(leg.value().stripe, topology_) != host_ || header.slot > most || header.bytes != size || !weighs)
+    return malformed(fmt::format("a partial of {} bytes by {} ranks of weight {}, where {} bytes by at most {} belong",
+                                 header.bytes, header.slot, header.number, leg.value().piece.size(), most));
   auto crossing = crossing_of(key_of(header), true);
+  auto twice = [&] {
+    return malformed(
+        fmt::format("a second partial at page {} of chunk {} of channel {}", header.index, header.value, header.use));
+  };
+  if (!crossing) return twice();
   std::lock_guard lock(crossing->mutex);
-  auto& partial = crossing->begun[{from, header.index}];
-  partial.host = topology_.host_of[static_cast<std::size_t>(rank)];
-  partial.leg = header.index;
-  partial.weight = header.number;
-  partial.contributors = header.slot;
-  partial.size = header.bytes;
+  if (!crossing->senders.insert({rank, header.index}).second) return twice();
+  auto& partial = crossing->begun[{rank, header.index}];
+  partial = {host, header.index, header.number, header.slot, nullptr, header.bytes};
   if (header.bytes > 0) partial.bytes = take_buffer();
   return partial.bytes.get();
 }
 
-std::byte* Bridge::place_for_final(const FrameHeader& header) {
+Result<std::byte*> Bridge::place_for_final(int rank, const FrameHeader& header) {
+  auto leg = leg_of(rank, header);
+  if (!leg.ok()) return leg.error();
   auto crossing = crossing_of(key_of(header), false);
-  if (!crossing) return nullptr;
+  if (!crossing) return malformed(fmt::format("a result of channel {} that nobody has begun", header.use));
   std::lock_guard lock(crossing->mutex);
   auto at = crossing->expected.find(header.index);
-  if (!crossing->result || at == crossing->expected.end()) return nullptr;
-  if (at->second.size() != header.bytes) return nullptr;
-  return crossing->result + at->second.begin;
+  if (at == crossing->expected.end() || at->second.begun || at->second.from != rank)
+    return malformed(
+        fmt::format("a result at page {} of channel {} that is not awaited of it", header.index, header.use));
+  if (header.bytes != at->second.piece.size())
+    return malformed(fmt::format("a result of {} bytes, where {} belong", header.bytes, at->second.piece.size()));
+  at->second.begun = true;
+  return crossing->result + at->second.piece.begin;
 }
 
-void Bridge::on_frame(std::uint64_t from, const FrameHeader& header, std::byte* bytes) {
+Status Bridge::on_frame(std::uint64_t from, const FrameHeader& header, std::byte* bytes) {
   int rank = rank_of(from);
-  if (rank < 0) return;
-  if (header.kind == kPartial)
-    on_partial(from, header);
-  else if (header.kind == kFinal)
+  if (rank < 0 || (is_piece(header) && events_.is_over())) return {};  // its beginning was passed over, too
+  if (header.kind == kPartial) {
+    on_partial(rank, header);
+  } else if (header.kind == kFinal) {
     on_final(header);
-  else
-    on_words(rank, header, bytes);
+  } else {
+    auto taken = mirrors_[static_cast<std::size_t>(rank)]->take(header, bytes);
+    if (!taken.ok()) return events_.is_over() ? Status() : taken;
+    events_.nudge();
+  }
+  return {};
 }
 
-void Bridge::on_partial(std::uint64_t from, const FrameHeader& header) {
+void Bridge::on_partial(int rank, const FrameHeader& header) {
   auto crossing = crossing_of(key_of(header), false);
   if (!crossing) return;
   bool all = false;
   {
     std::lock_guard lock(crossing->mutex);
-    auto at = crossing->begun.find({from, header.index});
+    auto at = crossing->begun.find({rank, header.index});
     if (at == crossing->begun.end()) return;
     crossing->arrived.push_back(std::move(at->second));
     crossing->begun.erase(at);
     all = ++crossing->complete[header.index] == topology_.host_count() - 1;
   }
-  if (all) nudge_();
+  if (all) events_.nudge();
 }
 
 void Bridge::on_final(const FrameHeader& header) {
@@ -306,7 +305,7 @@ void Bridge::on_final(const FrameHeader& header) {
     crossing->expected.erase(header.index);
     all = crossing->expected.empty();
   }
-  if (all) nudge_();
+  if (all) events_.nudge();
 }
 
 }  // namespace pliant::collective

@@ -22,6 +22,7 @@ inline constexpr std::uint64_t kControlMagic = 0x314c525443544c50;  // "PLTCTRL1
 inline constexpr std::size_t kMaxChannelName = 120;
 inline constexpr std::size_t kMaxChannels = 8192;
 inline constexpr std::size_t kRowBytes = 4032;
+inline constexpr std::uint32_t kBlockedOnRows = UINT32_MAX;  ///< of Control::blocked_on: not on a channel, but on rows
 
 enum class Memory : std::uint8_t { registered, plain };
 
@@ -44,6 +45,7 @@ struct alignas(64) Channel {
   char name[kMaxChannelName];
   char region[kMaxChannelName];
   std::uint8_t region_length;
+  std::uint64_t region_bytes;  ///< how large that region is: its stripes follow from it
 
   // Progress in chunks since first_use.
   alignas(64) std::atomic<std::uint64_t> submitted;  ///< input that others may read

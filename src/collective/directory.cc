@@ -12,7 +12,8 @@ std::string describe(const Channel& channel) {
   if (!known) return "something unreadable";
   auto text = fmt::format("{}[{}] {}", name_of(shape.dtype), shape.count, name_of(shape.op));
   if (shape.memory == Memory::plain) return text + ", plain memory";
-  return text + fmt::format(", region '{}' at byte {}", channel.region_text(), shape.offset);
+  return text +
+         fmt::format(", byte {} of the {} of region '{}'", shape.offset, channel.region_bytes, channel.region_text());
 }
 
 const Channel* PeerDirectory::find(const std::string& name, std::uint64_t use) {
@@ -31,7 +32,8 @@ const Channel* PeerDirectory::find(const std::string& name, std::uint64_t use) {
 
 Match compare(const Channel& own, std::uint64_t use, const Channel* theirs) {
   if (!theirs) return Match::unknown;
-  bool region_fits = own.shape.memory == Memory::plain || own.region_text() == theirs->region_text();
+  bool region_fits = own.shape.memory == Memory::plain ||
+                     (own.region_text() == theirs->region_text() && own.region_bytes == theirs->region_bytes);
   if (own.shape == theirs->shape && own.chunks == theirs->chunks && own.first_use == theirs->first_use && region_fits)
     return Match::agreed;
   bool reached = theirs->first_use == use ||

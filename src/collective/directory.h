@@ -17,7 +17,7 @@
 
 namespace pliant::collective {
 
-/// "f32[1024] sum, registered 'gradients' at 4096".
+/// "f32[1024] sum, byte 4096 of the 8192 of region 'gradients'".
 std::string describe(const Channel& channel);
 
 /// What one rank has published. Reads only words that a peer can spoil but not make us follow: counts and lengths are

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
-#include "base/hash.h"
 #include "base/system.h"
 
 namespace pliant::collective {
@@ -47,9 +47,12 @@ Engine::Engine(Team team, Control* control, const GroupOptions& options, Streams
   neighbours_ = topology_.hosts[topology_.host_of[team_.rank]];
   if (neighbours_.size() == everybody_.size()) return;
   PLIANT_ASSERT(streams);
-  bridge_ = std::make_unique<Bridge>(team_, topology_, *streams, [this] {
+  BridgeEvents events;
+  events.nudge = [this] {
     if (started_.load(std::memory_order_acquire)) nudge();  // before, nobody waits, and peers are still being added
-  });
+  };
+  events.is_over = [this] { return fenced(); };
+  bridge_ = std::make_unique<Bridge>(team_, topology_, *streams, *control_, std::move(events));
   for (int rank : everybody_)
     if (!is_local(rank)) add_peer(rank, bridge_->mirror(rank));
 }
@@ -89,21 +92,23 @@ Result<LocalChannel*> Engine::channel_for(const Request& request, const RegionMa
   channel->index = index;
   channel->own = &control_->channel[index];
   channel->registered = region;
-  channel->hash = hash_name(request.name);
   channel->peers.resize(team_.members.size(), nullptr);
   std::uint64_t first_use = history.empty() ? 0 : history.back()->own->first_use + history.back()->uses;
   auto bytes = request.count * size_of(request.dtype);
   if (registered) {
     channel->pieces =
         pieces_of(region->stripes(), topology_.place_of[team_.rank], request.offset, request.offset + bytes);
+    channel->crossing = CrossingPlan::of_registered(region->stripes(), request.offset, bytes);
   } else {
     channel->ring = ring_for(bytes, team_.size());
     auto made = plain_region(fmt::format("~{}", request.name.substr(0, kMaxChannelName - 1)),
                              channel->ring.chunk * static_cast<std::size_t>(channel->ring.slots));
     if (!made.ok()) return made.error();
     channel->buffer = std::move(made).value();
+    channel->crossing = CrossingPlan::of_plain(channel->buffer->stripes(), channel->ring, bytes);
   }
-  const auto& region_name = registered ? region->name() : channel->buffer->name();
+  const auto& memory = registered ? *region : *channel->buffer;
+  const auto& region_name = memory.name();
   auto& entry = *channel->own;
   entry.first_use = first_use;
   entry.chunks = registered ? 1 : channel->ring.chunks;
@@ -112,8 +117,9 @@ Result<LocalChannel*> Engine::channel_for(const Request& request, const RegionMa
   std::memcpy(entry.name, request.name.data(), request.name.size());
   entry.region_length = static_cast<std::uint8_t>(std::min(region_name.size(), kMaxChannelName));
   std::memcpy(entry.region, region_name.data(), entry.region_length);
+  entry.region_bytes = memory.bytes();
   control_->channels.store(index + 1, std::memory_order_seq_cst);
-  if (bridge_) bridge_->announce(index, entry);
+  if (bridge_) bridge_->announce(index, entry, channel->crossing);
   ring();                                                // a peer may sleep because it found no such channel here
   if (!history.empty()) history.back()->buffer.reset();  // what is in flight holds it
   history.push_back(std::move(channel));
@@ -138,6 +144,8 @@ Result<std::shared_ptr<Work>> Engine::submit(const Request& request, const Regio
                                             static_cast<const SharedRegion&>(*request.region).name())};
   if (!request.region && (!request.in || !request.out))
     return Error{Code::invalid, fmt::format("reduction '{}' has no memory", request.name)};
+  if (std::isinf(request.weight))
+    return Error{Code::invalid, fmt::format("reduction '{}' has a weight that is not finite", request.name)};
 
   if (bridge_ && !can_cross(request.dtype, request.op))
     return Error{Code::invalid, fmt::format("reduction '{}': a {} of {} between hosts would not be exact", request.name,

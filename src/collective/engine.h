@@ -8,8 +8,9 @@
 //   all have reduced                                  copy out of the slot          copied
 //
 // Between hosts, "all" in the first column are those of the host where memory is concerned. What they have reduced then
-// crosses (bridge.h) before it is published as reduced; and an operation that nobody confirms later is done when all
-// have said that they have it (copied).
+// crosses (bridge.h) before it is published as reduced: once everybody has described the channel, and has reduced the
+// use before (registered) or what was in this slot before (plain). An operation that nobody confirms later is done when
+// all have said that they have it (copied).
 //
 // Threads: submit() takes a short lock only, so that a backward pass never waits for a reduction in progress.
 // progress() runs under another lock, taken by whoever waits or by the engine's own thread.
@@ -51,8 +52,8 @@ struct LocalChannel {
   std::weak_ptr<SharedRegion> registered;  // the caller's; whoever reduces or reads in it holds it
   std::shared_ptr<SharedRegion> buffer;    // of plain memory, until the name is used with another shape
   Ring ring;                               // plain memory only
+  CrossingPlan crossing;                   // what of it passes between hosts
   std::vector<Piece> pieces;               // what this rank reduces; registered memory only
-  std::uint64_t hash = 0;                  // of the name
   std::uint64_t uses = 0;                  // of this shape; guarded by Engine::submit_mutex_
   std::vector<const Channel*> peers;       // by rank, nullptr until found; guarded by Engine::work_mutex_ until agreed
   std::atomic<bool> agreed{false};         // all peers are found
@@ -160,12 +161,16 @@ class Engine {
   /// behind. The last one of several that publish at once sees all the others, so one of them rings. True if it rang.
   bool publish(LocalChannel& channel, Counter counter, std::uint64_t value, std::uint64_t use);
   bool all_published(Work& work);
-  /// What this host's ranks gave is in `result`: begins to carry this rank's part of [begin, end) of the region.
-  void begin_crossing(Work& work, std::uint64_t chunk, std::size_t begin, std::size_t end, std::byte* result);
+  /// All have described the channel, and have reduced what has to be over before this chunk of the work crosses: then
+  /// nobody is sent what it does not expect.
+  bool may_cross(Work& work, std::uint64_t chunk);
+  /// What this host's ranks gave is in `result`: begins to carry this rank's part of that chunk of the work.
+  void begin_crossing(Work& work, std::uint64_t chunk, std::byte* result);
   /// True once everything that this rank carries is final.
   bool cross(Work& work, Crossing& crossing);
   void finalise(Work& work, Crossing& crossing, Leg& leg);
   bool crossed(Work& work);
+  void end_crossing(Work& work);
   void publish_reduced(Work& work, std::uint64_t chunks);
   Moved conclude(Work& work);
   static void add_measured(Work& work);

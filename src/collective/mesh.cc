@@ -35,8 +35,9 @@ Mesh::Mesh(std::string job, wire::Member self, Fd listener, MeshEvents events, s
     RoadEvents news;
     news.on_connected = [this](std::uint64_t id) { arrived_from_afar(id); };
     news.on_letter = [this](std::uint64_t from, wire::Message message) {
-      auto& link = link_of(from);
-      if (!take_in(link, std::move(message), {})) close(link, "it sent something unexpected");
+      // Regions are of those who share memory.
+      if (std::holds_alternative<wire::RegionNotice>(message) || !take_in(link_of(from), std::move(message), {}))
+        roads_->leave_behind(from, "a letter that workers of different hosts do not send each other");
     };
     news.on_lost = [this](std::uint64_t id, const std::string& how) { close(link_of(id), how); };
     roads_ = std::make_unique<Roads>(loop_, job_, self_.id, std::move(*hosts), std::move(news));
@@ -210,6 +211,14 @@ void Mesh::believe_dead(std::uint64_t id, wire::LastView view) {
       prove(link, "its host says that its process ended");
     else
       process_ended(id);  // its agent knows, perhaps before this worker could ever watch it
+  });
+}
+
+void Mesh::leave_behind(std::uint64_t id, std::string what) {
+  loop_.post([this, id, what = std::move(what)] {
+    auto& link = link_of(id);
+    if (link.remote && roads_) return roads_->leave_behind(id, what);
+    log::warn("worker {} has broken a rule: it sent {}", id, what);
   });
 }
 

@@ -83,6 +83,9 @@ class Mesh {
   /// Somebody's kernel says that this worker's process is gone, which was in the view with that epoch. Soon told as a
   /// proven loss; again, if its death is known and only the view is news.
   void believe_dead(std::uint64_t id, wire::LastView view = {});
+  /// A worker on another host has said what it must not, which is `what`: see Roads. One on this host, which could do
+  /// anything to this process, is only named.
+  void leave_behind(std::uint64_t id, std::string what);
   /// This worker has settled in another view. The dead that are not among `at_hand`, and were not the last time, are
   /// forgotten: nobody will ask for them. One that is named once more is watched, and found dead, once more.
   void on_settled(std::set<std::uint64_t> at_hand);

@@ -23,9 +23,23 @@ void Parked::park(Letter letter) {
                        });
     if (!has_entered) return;
   }
+  auto from = letter.from;
   view->second.letters.push_back(std::move(letter));
   ++size_;
+  drop_oldest_of(from);
   if (size_ > kMostLetters) drop_oldest();
+}
+
+void Parked::drop_oldest_of(std::uint64_t id) {
+  std::vector<View*> entered;
+  for (auto& [hash, view] : views_)
+    if (std::ranges::any_of(view.letters, [&](const Letter& letter) { return letter.from == id; }))
+      entered.push_back(&view);
+  if (entered.size() <= kMostViewsEach) return;
+  auto* oldest = *std::ranges::min_element(entered, {}, &View::number);
+  std::erase_if(oldest->letters, [&](const Letter& letter) { return letter.from == id; });
+  std::erase_if(views_, [](const auto& entry) { return entry.second.letters.empty(); });
+  count();
 }
 
 std::vector<Letter> Parked::take(std::uint64_t view_hash, std::uint64_t number) {

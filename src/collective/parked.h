@@ -24,6 +24,9 @@ std::uint64_t view_of(const wire::Message& message);
 class Parked {
  public:
   static constexpr std::size_t kMostLetters = 8192;
+  /// Views of one sender. Whoever enters another one has left the one before, so a few are enough; and nobody can push
+  /// out what others have sent.
+  static constexpr std::size_t kMostViewsEach = 64;
 
   /// Keeps a letter that names a view, unless that view is older than the newest that was taken, or the sender did not
   /// enter it before: then it is of a view that this worker has left.
@@ -40,6 +43,7 @@ class Parked {
     std::vector<Letter> letters;
   };
   void drop_oldest();
+  void drop_oldest_of(std::uint64_t id);
   void count();
 
   std::map<std::uint64_t, View> views_;  // by hash

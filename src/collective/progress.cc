@@ -113,6 +113,7 @@ Engine::Moved Engine::advance_registered(Work& work) {
   auto moved = Moved::no;
   if (work.reduced_ == 0 && work.crossing_ == 0) {
     if (!work.region_->ready() || !all_have(work, neighbours_, &Channel::submitted, target)) return Moved::no;
+    if (bridge_ && !may_cross(work, 0)) return Moved::no;
     auto* result = static_cast<std::byte*>(work.result_) - channel.own->shape.offset;
     auto bytes = channel.own->shape.count * size_of(channel.own->shape.dtype);
     bool given_alone = bridge_ && neighbours_.size() == 1;  // then it crosses as it is
@@ -121,7 +122,7 @@ Engine::Moved Engine::advance_registered(Work& work) {
                     bytes >= kStreamFrom || work.region_->bytes_in_all() >= kStreamRegion);
     if (fenced()) return Moved::no;  // perhaps in the middle of a piece
     if (bridge_)
-      begin_crossing(work, 0, channel.own->shape.offset, channel.own->shape.offset + bytes, result);
+      begin_crossing(work, 0, result);
     else
       publish_reduced(work, 1);
     moved = Moved::yes;
@@ -129,6 +130,7 @@ Engine::Moved Engine::advance_registered(Work& work) {
   if (work.reduced_ == 0) {
     if (!crossed(work) || fenced()) return moved;
     publish_reduced(work, 1);
+    end_crossing(work);
     moved = Moved::yes;
   }
   return conclude(work) == Moved::yes ? Moved::yes : moved;
@@ -165,9 +167,17 @@ void Engine::add_measured(Work& work) {
 
 // ---- between hosts ----
 
-void Engine::begin_crossing(Work& work, std::uint64_t chunk, std::size_t begin, std::size_t end, std::byte* result) {
+bool Engine::may_cross(Work& work, std::uint64_t chunk) {
   auto& channel = *work.channel_;
-  const auto& stripes = work.region_->stripes();
+  if (!channel.agreed.load(std::memory_order_relaxed))
+    for (int rank : everybody_)
+      if (!peer_of(work, rank)) return false;
+  auto next = work.base_ + chunk + 1, ahead = channel.crossing.ahead();
+  return next <= ahead || least_is(work, everybody_, &Channel::reduced, next - ahead);
+}
+
+void Engine::begin_crossing(Work& work, std::uint64_t chunk, std::byte* result) {
+  auto& channel = *work.channel_;
   double weight = 0;
   std::size_t contributors = 0;
   for (int rank : neighbours_) {
@@ -176,19 +186,9 @@ void Engine::begin_crossing(Work& work, std::uint64_t chunk, std::size_t begin, 
     weight += own;
     ++contributors;
   }
-  std::vector<Leg> legs;
-  int here = topology_.host_of[team_.rank];
-  for (const auto& piece : pieces_of(stripes, topology_.place_of[team_.rank], begin, end, true)) {
-    auto stripe = piece.begin / stripes.stripe;
-    bool final_here = final_host(stripe, topology_) == here;
-    for (auto at = piece.begin; at < piece.end; at += FrameHeader::kMostBytes) {
-      Piece part{at, std::min<std::size_t>(piece.end, at + FrameHeader::kMostBytes)};
-      legs.push_back({static_cast<std::uint32_t>(at / kPage), stripe, part, final_here, false, {}});
-    }
-  }
   const auto* given = neighbours_.size() == 1 ? work.region_->input() : result;
-  work.crossings_.push_back(bridge_->open({channel.hash, work.use_, chunk}, std::move(legs), given, result,
-                                          work.region_, weight, contributors));
+  work.crossings_.push_back(bridge_->open({channel.index, work.base_ + chunk}, channel.peers,
+                                          {given, result, work.region_, weight, contributors}));
   work.crossing_ = chunk + 1;
 }
 
@@ -207,7 +207,7 @@ void Engine::finalise(Work& work, Crossing& crossing, Leg& leg) {
   auto next = leg.partials.begin();
   for (int host = 0; host < topology_.host_count(); ++host) {
     if (host == topology_.host_of[team_.rank]) {
-      add(host, crossing.given + leg.piece.begin, crossing.own_weight, crossing.own_contributors);
+      add(host, crossing.given + leg.at.piece.begin, crossing.own_weight, crossing.own_contributors);
     } else {
       add(host, next->bytes.get(), next->weight, next->contributors);
       ++next;
@@ -216,10 +216,10 @@ void Engine::finalise(Work& work, Crossing& crossing, Leg& leg) {
   auto recipe = final_recipe(shape.dtype, shape.op, contributions_.weights(), contributors, contributions_.shares());
   recipe.squares = work.measure_ != Measure::nothing;
   recipe.spread = work.measure_ == Measure::spread;
-  for (auto at = leg.piece.begin, end = at; at < leg.piece.end; at = end) {
-    end = std::min(leg.piece.end, end_of_part(work, at));
+  for (auto at = leg.at.piece.begin, end = at; at < leg.at.piece.end; at = end) {
+    end = std::min(leg.at.piece.end, end_of_part(work, at));
     auto elements = (end - at) / size_of(shape.dtype);
-    auto measured = contributions_.reduce_at(recipe, at - leg.piece.begin, crossing.result + at, elements);
+    auto measured = contributions_.reduce_at(recipe, at - leg.at.piece.begin, crossing.result + at, elements);
     note(work, at, measured, elements);
   }
   fault::point("mid_slice");
@@ -239,11 +239,11 @@ bool Engine::cross(Work& work, Crossing& crossing) {
 }
 
 /// The oldest crossing is complete.
-bool Engine::crossed(Work& work) {
-  if (work.crossings_.empty() || !cross(work, *work.crossings_.front())) return false;
+bool Engine::crossed(Work& work) { return !work.crossings_.empty() && cross(work, *work.crossings_.front()); }
+
+void Engine::end_crossing(Work& work) {
   bridge_->close(*work.crossings_.front());
   work.crossings_.erase(work.crossings_.begin());
-  return true;
 }
 
 void Engine::copy_out(Work& work, std::uint64_t chunk) {
@@ -276,10 +276,14 @@ Engine::Moved Engine::advance_plain(Work& work) {
   auto may_copy_in = [&](std::uint64_t chunk) {
     return least_is(work, neighbours_, &Channel::reduced, chunk ? freed(chunk) : std::max(freed(0), before_last));
   };
+  // Of two uses in flight the earlier one publishes all of its chunks first: counters tell of everything below them.
+  auto is_next = [&](const std::atomic<std::uint64_t>& counter, std::uint64_t chunk) {
+    return counter.load(std::memory_order_relaxed) == work.base_ + chunk;
+  };
   bool any = false;
   for (bool moved = true; moved && !fenced(); any = any || moved) {
     moved = false;
-    if (auto c = work.copied_in_; c < ring.chunks && may_copy_in(c)) {
+    if (auto c = work.copied_in_; c < ring.chunks && is_next(channel.own->submitted, c) && may_copy_in(c)) {
       if (c == 0) channel.own->weight[work.use_ % 2] = work.weight_;
       copy(work.region_->input() + slot_of(c), work.in_ + c * ring.chunk, size_of_chunk(c), false);
       work.copied_in_ = c + 1;
@@ -289,7 +293,7 @@ Engine::Moved Engine::advance_plain(Work& work) {
     if (auto c = bridge_ ? work.crossing_ : work.reduced_;
         c < work.copied_in_ && least_is(work, neighbours_, &Channel::submitted, work.base_ + c + 1) &&
         least_is(work, neighbours_, &Channel::copied, freed(c)) &&
-        (!bridge_ || least_is(work, everybody_, &Channel::reduced, freed(c)))) {
+        (bridge_ ? may_cross(work, c) : is_next(channel.own->reduced, c))) {
       auto begin = slot_of(c);
       // Even parts of this very chunk: the last one of a message may be short. Parts are whole pages of the slot,
       // whose pages belong to ranks by the region's stripes.
@@ -299,13 +303,14 @@ Engine::Moved Engine::advance_plain(Work& work) {
         reduce_pieces(work, pieces_of(work.region_->stripes(), place, begin, end), 0, work.region_->result(0), false);
       if (fenced()) break;
       if (bridge_)
-        begin_crossing(work, c, begin, end, work.region_->result(0));
+        begin_crossing(work, c, work.region_->result(0));
       else
         publish_reduced(work, c + 1);
       moved = true;
     }
-    if (bridge_ && crossed(work) && !fenced()) {
+    if (bridge_ && crossed(work) && is_next(channel.own->reduced, work.reduced_) && !fenced()) {
       publish_reduced(work, work.reduced_ + 1);
+      end_crossing(work);
       moved = true;
     }
     if (auto c = work.copied_out_;

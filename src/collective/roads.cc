@@ -13,6 +13,8 @@ using namespace std::chrono_literals;
 
 constexpr std::uint64_t kNoView = 0;
 constexpr std::uint16_t kLetter = 100, kHeartbeat = 101;
+constexpr std::uint64_t kNobody = UINT64_MAX;  // no worker's id: it stands for the coordinator elsewhere
+static_assert(wire::kMaxPacket <= FrameHeader::kLongest);
 constexpr std::uint32_t kLaneNumbers = 16;  // an introduction names attempt × this + lane
 constexpr Nanos kLate = 150ms;              // a tick that comes so late says nothing about others
 
@@ -27,11 +29,14 @@ FrameHeader small_frame(std::uint16_t kind) {
 
 Roads::Roads(net::Loop& loop, std::string job, std::uint64_t self, HostsOptions options, RoadEvents events)
     : loop_(loop), job_(std::move(job)), self_(self), options_(std::move(options)), events_(std::move(events)) {
-  streams_ = std::make_unique<Streams>([this, alive = std::weak_ptr(alive_)](std::uint64_t id, const std::string& how) {
-    loop_.post([this, alive, id, how] {
-      if (alive.lock()) lose(id, how);
-    });
-  });
+  auto on_loop = [this](void (Roads::*what)(std::uint64_t, const std::string&)) {
+    return [this, what, alive = std::weak_ptr(alive_)](std::uint64_t id, const std::string& how) {
+      loop_.post([this, what, alive, id, how] {
+        if (alive.lock()) (this->*what)(id, how);
+      });
+    };
+  };
+  streams_ = std::make_unique<Streams>(on_loop(&Roads::lose), on_loop(&Roads::leave_behind));
   streams_->subscribe(kNoView, this);
   net::GateOptions gate;
   gate.objection = [this](const net::Introduction& who) { return objection_to(who); };
@@ -54,16 +59,23 @@ Roads::~Roads() {
 
 std::string Roads::objection_to(const net::Introduction& who) const {
   if (who.purpose != net::Purpose::data || who.to != self_) return "a call for somebody else";
-  if (who.from <= self_) return "a call from the wrong side";
+  if (who.from <= self_ || who.from == kNobody) return "a call from the wrong side";
+  if (offenders_.contains(who.from)) return "a call of somebody who has broken a rule";
   if (who.protection != protection_of(who.lane % kLaneNumbers)) return "a call with another protection than this job's";
   auto road = roads_.find(who.from);
   if (road != roads_.end() && road->second.forgotten) return "a call of somebody who is known to be dead";
+  if (road == roads_.end() && is_crowded()) return "a call of somebody unknown, after too many others";
   return {};
 }
 
 /// Messages are sealed always: they decide who is a member.
 net::Protection Roads::protection_of(std::uint32_t lane) const {
   return options_.trusted && lane > 0 ? net::Protection::plain : net::Protection::sealed;
+}
+
+bool Roads::is_crowded() const {
+  auto unexpected = std::ranges::count_if(roads_, [](const auto& road) { return !road.second.expected; });
+  return offenders_.size() + static_cast<std::size_t>(unexpected) >= options_.most_unexpected;
 }
 
 void Roads::admit(net::Guest guest) {
@@ -81,9 +93,11 @@ void Roads::admit(net::Guest guest) {
 // ---- calling ----
 
 void Roads::expect(const wire::Member& member) {
+  if (offenders_.contains(member.id)) return events_.on_lost(member.id, "it has broken a rule before");
   auto& road = roads_[member.id];
   if (road.forgotten && member.pid != road.member.pid) road = Road{};  // it comes back as another process
   road.member = member;
+  road.expected = true;
   if (road.forgotten || road.connected) return;
   road.calls = member.id < self_;
   road.missed_since = clock_.now();
@@ -152,6 +166,14 @@ void Roads::lose(std::uint64_t id, const std::string& how) {
   if (was_connected) events_.on_lost(id, how);
 }
 
+void Roads::leave_behind(std::uint64_t id, const std::string& what) {
+  if (!offenders_.insert(id).second) return;
+  log::warn("worker {} has broken a rule: it sent {}. It is left behind, and not let in again", id, what);
+  bool was_connected = roads_[id].connected;
+  forget(id);
+  if (was_connected) events_.on_lost(id, "it has broken a rule: it sent " + what);
+}
+
 void Roads::tick() {
   auto now = clock_.now();
   bool late = now - ticked_ > kLate;  // this process did not run: it cannot judge
@@ -185,21 +207,31 @@ void Roads::send(std::uint64_t id, const wire::Message& message) {
   streams_->send_words(id, small_frame(kLetter), std::as_bytes(std::span(packet)));
 }
 
-std::byte* Roads::place_for(std::uint64_t from, const FrameHeader& header) {
-  if (header.kind != kLetter || header.bytes == 0 || header.bytes > wire::kMaxPacket) return nullptr;
-  auto& letter = letters_[from];
-  letter.resize(header.bytes);
-  return letter.data();
+Result<std::byte*> Roads::place_for(std::uint64_t, const FrameHeader& header, std::vector<std::byte>& lane_buffer) {
+  bool beats = header.kind == kHeartbeat && header.bytes == 0;
+  bool writes = header.kind == kLetter && header.bytes > 0 && header.bytes <= wire::kMaxPacket;
+  if (!beats && !writes)
+    return malformed(fmt::format("a frame of kind {} and {} bytes, outside of any view", header.kind, header.bytes));
+  lane_buffer.resize(header.bytes);
+  return lane_buffer.data();
 }
 
-void Roads::on_frame(std::uint64_t from, const FrameHeader& header, std::byte* bytes) {
-  if (header.kind != kLetter || !bytes) return;
+Status Roads::on_frame(std::uint64_t from, const FrameHeader& header, std::byte* bytes) {
+  if (header.kind != kLetter) return {};
   auto message = wire::decode({reinterpret_cast<const std::uint8_t*>(bytes), header.bytes});
-  letters_.erase(from);
-  if (!message.ok()) return log::warn("worker {} sent a letter that cannot be read: {}", from, message.error().message);
-  loop_.post([this, alive = std::weak_ptr(alive_), from, letter = std::move(message).value()]() mutable {
-    if (alive.lock()) events_.on_letter(from, std::move(letter));
+  if (!message.ok()) return malformed("a letter that cannot be read: " + message.error().message);
+  if (waiting_.size() > wire::kMaxMembers)  // of workers that are long gone
+    std::erase_if(waiting_, [](const auto& entry) { return *entry.second == 0; });
+  auto& waiting = waiting_[from];
+  if (!waiting) waiting = std::make_shared<std::atomic<std::size_t>>(0);  // shared: with what was posted
+  if (waiting->fetch_add(header.bytes) + header.bytes > kMostLetters)
+    return malformed(fmt::format("letters of more than {} bytes at once", kMostLetters));
+  loop_.post([this, alive = std::weak_ptr(alive_), from, waiting, size = header.bytes,
+              letter = std::move(message).value()]() mutable {
+    waiting->fetch_sub(size);
+    if (alive.lock() && !offenders_.contains(from)) events_.on_letter(from, std::move(letter));
   });
+  return {};
 }
 
 }  // namespace pliant::collective

@@ -1,9 +1,10 @@
 // The way to workers on other hosts: finds them, keeps several lanes to each (streams.h), carries letters on the first,
 // and notices when one is silent. What is lost without proof of death is called again and again, because it may only
-// have been out of reach.
+// have been out of reach. Whoever breaks a rule of what may be sent is named in the log, lost, and never let in again.
 // Threads: everything on the loop's, except streams().
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -29,8 +30,10 @@ struct HostsOptions {
   /// A peer that is silent for so long is lost, or for three times as long as it has been silent before: on a crowded
   /// machine heartbeats come late.
   std::chrono::milliseconds silence{500};
-  bool trusted =
-      false;  ///< nobody else can reach this network: bulk data goes as it is, messages are sealed all the same
+  /// Nobody else can reach this network: bulk data goes as it is. Messages are sealed all the same.
+  bool trusted = false;
+  /// Workers that call although nobody has told of them yet, and those that have broken rules: more are refused.
+  std::size_t most_unexpected = wire::kMaxMembers;
 };
 
 /// Called on the loop's thread.
@@ -46,6 +49,9 @@ class Roads final : public FrameSink {
   static constexpr std::chrono::milliseconds kBeat{50};
   static constexpr std::chrono::milliseconds kRetry{100};
   static constexpr int kAbsence = 2;  ///< who is expected and not reached for so many times the silence is lost too
+  /// Bytes of one worker's letters that have come and were not looked at yet. A worker says little, and the loop takes
+  /// its letters as they come: whoever has sent so much more does nothing else.
+  static constexpr std::size_t kMostLetters = 64 << 20;
 
   Roads(net::Loop& loop, std::string job, std::uint64_t self, HostsOptions options, RoadEvents events);
   ~Roads() override;
@@ -59,14 +65,17 @@ class Roads final : public FrameSink {
   void forget(std::uint64_t id);
   /// The same, and it cannot call any more: nothing is kept of it.
   void erase(std::uint64_t id);
+  /// It has broken a rule, and what it did is `what`: one line in the log, and it is lost, now and for good.
+  void leave_behind(std::uint64_t id, const std::string& what);
   /// Connections are made in this view from now on.
   void in_view(std::uint64_t hash) { view_ = hash; }
   void send(std::uint64_t id, const wire::Message& message);
   std::uint64_t refused() const { return gate_->refused(); }
   Streams& streams() { return *streams_; }
 
-  std::byte* place_for(std::uint64_t from, const FrameHeader& header) override;
-  void on_frame(std::uint64_t from, const FrameHeader& header, std::byte* bytes) override;
+  Result<std::byte*> place_for(std::uint64_t from, const FrameHeader& header,
+                               std::vector<std::byte>& lane_buffer) override;
+  Status on_frame(std::uint64_t from, const FrameHeader& header, std::byte* bytes) override;
 
  private:
   struct Road {
@@ -75,6 +84,7 @@ class Roads final : public FrameSink {
     std::uint32_t attempt = 0;
     std::map<std::uint32_t, std::unique_ptr<net::Call>> calling;  // by lane
     std::set<std::uint32_t> lanes;                                // that stand
+    bool expected = false;                                        // somebody who is believed has told of it
     bool connected = false;
     bool forgotten = false;
     Nanos missed_since{0};  // it is expected, and not there; 0: nobody waits, or that was told
@@ -84,6 +94,7 @@ class Roads final : public FrameSink {
   };
   std::string objection_to(const net::Introduction& who) const;
   net::Protection protection_of(std::uint32_t lane) const;
+  bool is_crowded() const;
   void admit(net::Guest guest);
   void call(Road& road);
   void add_lane(Road& road, std::uint32_t lane, net::Guest guest);
@@ -100,7 +111,9 @@ class Roads final : public FrameSink {
   std::map<std::uint64_t, Road> roads_;
   std::uint64_t view_ = 0;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // shared: with what was posted and not run yet
-  std::map<std::uint64_t, std::vector<std::byte>> letters_;     // being received, by sender; the streams' thread's
+  std::set<std::uint64_t> offenders_;                           // those who have broken a rule
+  std::map<std::uint64_t, std::shared_ptr<std::atomic<std::size_t>>>
+      waiting_;  // bytes of letters; the streams' thread's
   std::unique_ptr<Streams> streams_;
   std::unique_ptr<net::Gate> gate_;
   net::Loop::Timer timer_;

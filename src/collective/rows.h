@@ -26,6 +26,8 @@ class Rows {
 
   /// The own row is out from now on. REQUIRES: no more than kRowBytes.
   void publish(std::string_view row);
+  /// The last exchange was left before everybody's rows were seen: another one would run ahead of those who lack.
+  bool is_open() const { return open_; }
   /// Of the newest row of this rank.
   std::uint64_t number() const { return number_; }
   bool lacks(int rank) const { return all_[rank]->rows.load(std::memory_order_acquire) < number_; }

@@ -20,10 +20,11 @@ namespace {
 constexpr std::size_t kRecord = 64 << 10;    // most bytes of a sealed record
 constexpr std::size_t kOwnRecord = 4 << 10;  // a frame's bytes from this size on do not share a record with others
 constexpr std::size_t kUnopened = 256 << 10;
-constexpr std::size_t kStaging = kRecord;    // what is read before it is known where it belongs
+constexpr std::size_t kStaging = 8192;       // what is read of a plain lane before it is known where it belongs
 constexpr std::size_t kReadsPerTurn = 16;    // of one lane, before others get theirs
 constexpr std::size_t kFramesPerWrite = 16;  // most that one system call takes
 constexpr std::size_t kWorthWaiting = 32 << 10;
+constexpr std::size_t kKeptBuffer = 16 << 10;  // of a lane, from frame to frame
 constexpr std::uint64_t kWake = 0;
 
 }  // namespace
@@ -51,15 +52,17 @@ struct Streams::Lane {
   FrameHeader header;
   std::size_t received = 0;  // of header and bytes
   std::byte* place = nullptr;
+  std::vector<std::byte> buffer;   // for frames that belong nowhere else
   std::uint64_t subscription = 0;  // whose the place is
   int least = 1;                   // bytes that must have come before it is worth a look
 };
 
-Streams::Streams(std::function<void(std::uint64_t, const std::string&)> on_lost)
+Streams::Streams(Told on_lost, Told on_offence)
     : on_lost_(std::move(on_lost)),
+      on_offence_(std::move(on_offence)),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      staging_(kStaging),
+      staging_(kRecord),
       unopened_(kUnopened) {
   if (!epoll_ || !wake_) throw Failure(Code::io, errno_error("epoll").message);
   epoll_event event{};
@@ -92,9 +95,12 @@ void Streams::add(std::uint64_t peer, std::uint32_t lane, Fd socket, std::span<c
     made->opener.emplace(std::move(keys->receive));
   }
   {
-    std::lock_guard while_places_are_used(sinks_mutex_);
+    std::unique_lock while_places_are_used(sinks_mutex_);
     auto taken = keys ? open_all(*made, received) : take(*made, std::as_bytes(received));
-    if (!taken.ok()) return on_lost_(peer, taken.error().message);
+    if (!taken.ok()) {
+      while_places_are_used.unlock();
+      return lose(peer, taken.error());
+    }
   }
   std::lock_guard lock(mutex_);
   made->number = next_number_++;
@@ -149,9 +155,10 @@ Streams::LanePtr Streams::lane_of(std::uint64_t peer, std::size_t lane) const {
   return std::next(at->second.begin(), static_cast<std::ptrdiff_t>(lane % at->second.size()))->second;
 }
 
-void Streams::lose(std::uint64_t peer, const std::string& how) {
+void Streams::lose(std::uint64_t peer, const Error& why) {
   drop(peer);
-  on_lost_(peer, how);
+  if (why.code != Code::protocol) return on_lost_(peer, why.message);
+  on_offence_ ? on_offence_(peer, why.message) : on_lost_(peer, "it sent " + why.message);
 }
 
 // ---- sending ----
@@ -276,12 +283,15 @@ void Streams::want_to_write(Lane& lane, bool wanted) {
 
 // ---- receiving ----
 
-void Streams::begin_frame(Lane& lane) {
+Status Streams::begin_frame(Lane& lane) {
   auto sink = sinks_.find(lane.header.view);
   lane.place = nullptr;
-  if (sink == sinks_.end()) return;
-  lane.place = sink->second.sink->place_for(lane.peer, lane.header);
+  if (sink == sinks_.end()) return {};
+  auto place = sink->second.sink->place_for(lane.peer, lane.header, lane.buffer);
+  if (!place.ok()) return place.error();
+  lane.place = place.value();
   lane.subscription = sink->second.number;
+  return {};
 }
 
 /// A place is its sink's: when that is gone, the rest of the frame is dropped. Asked before every use, because the
@@ -292,15 +302,18 @@ void Streams::check_place(Lane& lane) const {
   if (sink == sinks_.end() || sink->second.number != lane.subscription) lane.place = nullptr;
 }
 
-void Streams::end_frame(Lane& lane) {
+Status Streams::end_frame(Lane& lane) {
   auto sink = sinks_.find(lane.header.view);
+  Status taken;
   if (sink != sinks_.end() && (lane.place || lane.header.bytes == 0))
-    sink->second.sink->on_frame(lane.peer, lane.header, lane.place);
+    taken = sink->second.sink->on_frame(lane.peer, lane.header, lane.place);
   lane.received = 0;
   lane.place = nullptr;
+  if (lane.buffer.size() > kKeptBuffer) lane.buffer = {};
+  return taken;
 }
 
-/// Takes bytes in that were read. Code::protocol if they are no frames.
+/// Takes bytes in that were read. Code::protocol if they are no frames, or break a rule.
 Status Streams::take(Lane& lane, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     if (lane.received < sizeof(FrameHeader)) {
@@ -309,16 +322,16 @@ Status Streams::take(Lane& lane, std::span<const std::byte> bytes) {
       lane.received += part;
       bytes = bytes.subspan(part);
       if (lane.received < sizeof(FrameHeader)) return {};
-      if (lane.header.magic != FrameHeader::kMagic || lane.header.bytes > FrameHeader::kMostBytes)
-        return Error{Code::protocol, "it sent something that is no frame"};
-      begin_frame(lane);
+      if (lane.header.magic != FrameHeader::kMagic || lane.header.bytes > FrameHeader::kLongest)
+        return Error{Code::protocol, "something that is no frame"};
+      PLIANT_TRY(begin_frame(lane));
     }
     auto at = lane.received - sizeof(FrameHeader);
     auto part = std::min<std::size_t>(bytes.size(), lane.header.bytes - at);
     if (lane.place) std::memcpy(lane.place + at, bytes.data(), part);
     lane.received += part;
     bytes = bytes.subspan(part);
-    if (lane.received == sizeof(FrameHeader) + lane.header.bytes) end_frame(lane);
+    if (lane.received == sizeof(FrameHeader) + lane.header.bytes) PLIANT_TRY(end_frame(lane));
   }
   return {};
 }
@@ -336,74 +349,67 @@ void Streams::look_when_complete(Lane& lane) {
   setsockopt(lane.socket.get(), SOL_SOCKET, SO_RCVLOWAT, &least, sizeof(least));
 }
 
-/// Reads what there is; false, and how, at the end.
-bool Streams::read_from(Lane& lane, std::string& how) {
+/// Reads what there is. Code::peer_lost at the end; Code::protocol if it breaks a rule.
+Status Streams::read_from(Lane& lane) {
   fault::point("before_read");
   std::lock_guard while_places_are_used(sinks_mutex_);
   check_place(lane);
-  return lane.opener ? read_sealed(lane, how) : read_plain(lane, how);
+  return lane.opener ? read_sealed(lane) : read_plain(lane);
 }
 
-bool Streams::read_plain(Lane& lane, std::string& how) {
+Status Streams::read_plain(Lane& lane) {
   for (std::size_t turn = 0; turn < kReadsPerTurn; ++turn) {
     bool direct = lane.received >= sizeof(FrameHeader) && lane.place;
     auto at = lane.received - sizeof(FrameHeader);
     std::array<iovec, 2> parts{};
     std::size_t count = 0;
     if (direct) parts[count++] = {lane.place + at, lane.header.bytes - at};
-    parts[count++] = {staging_.data(), staging_.size()};
+    parts[count++] = {staging_.data(), kStaging};
     auto first = direct ? parts[0].iov_len : 0;
     auto got = net::receive_parts(lane.socket.get(), std::span(parts).first(count), lane.other_end.get());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
       look_when_complete(lane);
-      return true;
+      return {};
     }
-    if (got <= 0) {
-      how = got == 0 ? "it closed the connection" : std::strerror(errno);
-      return false;
-    }
+    if (got <= 0) return Error{Code::peer_lost, got == 0 ? "it closed the connection" : std::strerror(errno)};
     lane.heard.store(clock_.now(), std::memory_order_relaxed);
     auto size = static_cast<std::size_t>(got);
     auto placed = std::min(size, first);
     lane.received += placed;
-    if (direct && placed == first) end_frame(lane);
-    if (size == placed) continue;
-    if (auto taken = take(lane, std::span(staging_).first(size - placed)); !taken.ok()) {
-      how = taken.error().message;
-      return false;
-    }
+    if (direct && placed == first) PLIANT_TRY(end_frame(lane));
+    if (size > placed) PLIANT_TRY(take(lane, std::span(staging_).first(size - placed)));
   }
   look_when_complete(lane);  // what is left in the socket may be less than what was waited for before
-  return true;
+  return {};
 }
 
-bool Streams::read_sealed(Lane& lane, std::string& how) {
+Status Streams::read_sealed(Lane& lane) {
   for (std::size_t turn = 0; turn < kReadsPerTurn; ++turn) {
     auto room = lane.records.room();
     const std::array<iovec, 2> parts{{{room.data(), room.size()}, {unopened_.data(), unopened_.size()}}};
     auto got = net::receive_parts(lane.socket.get(), parts, lane.other_end.get());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;
-    if (got <= 0) {
-      how = got == 0 ? "it closed the connection" : std::strerror(errno);
-      return false;
-    }
+    if (got <= 0) return Error{Code::peer_lost, got == 0 ? "it closed the connection" : std::strerror(errno)};
     lane.heard.store(clock_.now(), std::memory_order_relaxed);
     auto size = static_cast<std::size_t>(got), first = std::min(size, room.size());
-    auto opened = lane.records.filled(first, [&](auto body) { return open_record(lane, body); });
-    if (opened.ok()) opened = open_all(lane, std::span(unopened_).first(size - first));
-    if (!opened.ok()) {
-      how = opened.error().message;
-      return false;
-    }
+    lane.records.commit(first);
+    PLIANT_TRY(open_all(lane, std::span(unopened_).first(size - first)));
   }
   look_when_complete(lane);
-  return true;
+  return {};
 }
 
+/// What does not open says nothing of the peer: anybody on the way may have altered or inserted it. Code::peer_lost.
 Status Streams::open_all(Lane& lane, std::span<const std::uint8_t> bytes) {
-  return lane.records.feed(bytes, [&](auto body) { return open_record(lane, body); });
+  Status offence;
+  auto cut = lane.records.feed(bytes, [&](auto body) {
+    offence = open_record(lane, body);
+    return offence;
+  });
+  if (!offence.ok() || cut.ok()) return offence;
+  return Error{Code::peer_lost, cut.error().message};
 }
 
 /// Straight to where it belongs, if all of it belongs there.
@@ -412,11 +418,10 @@ Status Streams::open_record(Lane& lane, std::span<const std::uint8_t> body) {
   bool in_frame = lane.received >= sizeof(FrameHeader) && lane.place;
   bool direct = in_frame && size <= sizeof(FrameHeader) + lane.header.bytes - lane.received;
   auto* plain = direct ? lane.place + (lane.received - sizeof(FrameHeader)) : staging_.data();
-  PLIANT_TRY(lane.opener->open(body, plain));
+  if (auto opened = lane.opener->open(body, plain); !opened.ok()) return Error{Code::peer_lost, opened.error().message};
   if (!direct) return take(lane, std::span(staging_).first(size));
   lane.received += size;
-  if (lane.received == sizeof(FrameHeader) + lane.header.bytes) end_frame(lane);
-  return {};
+  return lane.received == sizeof(FrameHeader) + lane.header.bytes ? end_frame(lane) : Status();
 }
 
 void Streams::subscribe(std::uint64_t view, FrameSink* sink) {
@@ -442,10 +447,11 @@ void Streams::run() {
         if (at != by_number_.end()) lane = at->second;
       }
       if (!lane) continue;
-      std::string how;
-      if ((events[i].events & ~static_cast<std::uint32_t>(EPOLLOUT)) && !read_from(*lane, how)) {
-        lose(lane->peer, how);
-        continue;
+      if (events[i].events & ~static_cast<std::uint32_t>(EPOLLOUT)) {
+        if (auto read = read_from(*lane); !read.ok()) {
+          lose(lane->peer, read.error());
+          continue;
+        }
       }
       std::lock_guard lock(lane->mutex);
       if (lane->writing && (events[i].events & EPOLLOUT) && write_to(*lane)) want_to_write(*lane, false);

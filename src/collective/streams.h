@@ -43,26 +43,32 @@ struct FrameHeader {
   double number = 0;
   double spread = 0;
 
-  static constexpr std::uint32_t kMagic = 0x4d524650;  // "PFRM"
-  static constexpr std::uint32_t kMostBytes = 256 << 10;
+  static constexpr std::uint32_t kMagic = 0x4d524650;     // "PFRM"
+  static constexpr std::uint32_t kMostBytes = 256 << 10;  ///< of a piece of a result
+  static constexpr std::uint32_t kLongest = 264 << 10;    ///< of any frame: a letter may be longer than a piece
 };
 static_assert(sizeof(FrameHeader) == 64);
 
-/// What a view wants to hear. Called on the streams' thread, one call at a time.
+/// What a view wants to hear. Called on the streams' thread, one call at a time. Senders are not believed: an error
+/// says which rule a frame breaks and what was seen. Nothing of that frame is used, and its sender is lost for it.
 class FrameSink {
  public:
   virtual ~FrameSink() = default;
   /// A frame begins: memory for its bytes, which stays until the view is unsubscribed or the frame is complete; or
-  /// nullptr to have them dropped.
-  virtual std::byte* place_for(std::uint64_t from, const FrameHeader& header) = 0;
+  /// nullptr to have them dropped. `lane_buffer` is memory of the lane that it comes on, for frames that are small or
+  /// rare: only one frame at a time comes on a lane.
+  virtual Result<std::byte*> place_for(std::uint64_t from, const FrameHeader& header,
+                                       std::vector<std::byte>& lane_buffer) = 0;
   /// All of them are there.
-  virtual void on_frame(std::uint64_t from, const FrameHeader& header, std::byte* bytes) = 0;
+  virtual Status on_frame(std::uint64_t from, const FrameHeader& header, std::byte* bytes) = 0;
 };
 
 class Streams {
  public:
+  using Told = std::function<void(std::uint64_t peer, const std::string& how)>;
   /// `on_lost` hears, on the streams' thread, that a lane of a peer has ended. The peer's other lanes are closed too.
-  explicit Streams(std::function<void(std::uint64_t peer, const std::string& how)> on_lost);
+  /// `on_offence`, if it is not empty, hears instead of it what a peer has sent that it must not.
+  explicit Streams(Told on_lost, Told on_offence = {});
   ~Streams();
   Streams(const Streams&) = delete;
   Streams& operator=(const Streams&) = delete;
@@ -103,24 +109,24 @@ class Streams {
   void wake();
   LanePtr lane_of(std::uint64_t peer, std::size_t lane) const;
   void send(const LanePtr& lane, Frame frame);
-  bool read_from(Lane& lane, std::string& how);
-  bool read_plain(Lane& lane, std::string& how);
-  bool read_sealed(Lane& lane, std::string& how);
+  Status read_from(Lane& lane);
+  Status read_plain(Lane& lane);
+  Status read_sealed(Lane& lane);
   Status open_all(Lane& lane, std::span<const std::uint8_t> bytes);
   Status open_record(Lane& lane, std::span<const std::uint8_t> body);
   Status take(Lane& lane, std::span<const std::byte> bytes);
   static void look_when_complete(Lane& lane);
-  void begin_frame(Lane& lane);
+  Status begin_frame(Lane& lane);
   void check_place(Lane& lane) const;
-  void end_frame(Lane& lane);
-  void lose(std::uint64_t peer, const std::string& how);
+  Status end_frame(Lane& lane);
+  void lose(std::uint64_t peer, const Error& why);
   bool write_to(Lane& lane);
   static bool write_plain(Lane& lane);
   static bool write_sealed(Lane& lane);
   static void seal_some(Lane& lane);
   void want_to_write(Lane& lane, bool wanted);
 
-  const std::function<void(std::uint64_t, const std::string&)> on_lost_;
+  const Told on_lost_, on_offence_;
   SteadyClock clock_;
   Fd epoll_;
   Fd wake_;

@@ -14,8 +14,6 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::uint32_t kBlockedOnRows = UINT32_MAX;
-
 std::atomic<std::uint64_t> Channel::*counter_of(Counter counter) {
   switch (counter) {
     case Counter::submitted:
@@ -138,6 +136,7 @@ Status Engine::wait(const Work& work) {
 Result<std::vector<std::string>> Engine::exchange(std::string_view row) {
   if (row.size() > kRowBytes) return Error{Code::invalid, fmt::format("a row of more than {} bytes", kRowBytes)};
   std::lock_guard lock(rows_.mutex());
+  if (bridge_ && !fenced() && rows_.is_open()) return Error{Code::peer_lost, "the exchange before this one has failed"};
   PLIANT_TRY(fence_.publish_unless_up([&] {
     rows_.publish(row);
     if (bridge_) bridge_->publish_row(rows_.number(), row);
@@ -160,6 +159,7 @@ Status Engine::confirm() {
     return fenced() ? fence_.reason() : Error{Code::peer_lost, "another worker has ended the view"};
   }
   std::lock_guard lock(rows_.mutex());
+  if (!fenced() && !rows_.all_confirmed()) return Error{Code::peer_lost, "the confirmation before this one has failed"};
   PLIANT_TRY(fence_.publish_unless_up([&] {
     rows_.confirm();
     bridge_->publish_state(*control_);

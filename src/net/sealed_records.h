@@ -116,9 +116,8 @@ class RecordSplitter {
   std::size_t missing() const { return wanted_ - filled_; }
   /// Where these belong, if they are received elsewhere than through feed(); empty if nothing was begun.
   std::span<std::uint8_t> room() { return std::span(begun_).subspan(filled_, filled_ > 0 ? missing() : 0); }
-  /// The first `size` bytes of room() are there now. As feed() otherwise.
-  template <class OnRecord>
-  Status filled(std::size_t size, OnRecord on_record);
+  /// The first `size` bytes of room() are there now; feed(), even of nothing, goes on from that.
+  void commit(std::size_t size) { filled_ += size; }
 
  private:
   std::size_t most_;
@@ -129,7 +128,7 @@ class RecordSplitter {
 
 template <class OnRecord>
 Status RecordSplitter::feed(std::span<const std::uint8_t> bytes, OnRecord on_record) {
-  while (!bytes.empty()) {
+  for (;;) {
     if (filled_ == 0 && bytes.size() >= RecordKey::kHead) {  // perhaps it need not be kept
       auto length = RecordOpener::length_in(bytes.first<RecordKey::kHead>(), most_);
       if (!length.ok()) return length.error();
@@ -141,28 +140,22 @@ Status RecordSplitter::feed(std::span<const std::uint8_t> bytes, OnRecord on_rec
     }
     auto part = bytes.first(std::min(bytes.size(), missing()));
     std::ranges::copy(part, begun_.begin() + static_cast<std::ptrdiff_t>(filled_));
+    commit(part.size());
     bytes = bytes.subspan(part.size());
-    PLIANT_TRY(filled(part.size(), on_record));
+    if (missing() > 0) return {};
+    if (wanted_ == RecordKey::kHead) {  // its length is known now
+      auto length =
+          RecordOpener::length_in(std::span<const std::uint8_t>(begun_).template first<RecordKey::kHead>(), most_);
+      if (!length.ok()) return length.error();
+      wanted_ += length.value();
+      begun_.resize(std::max(begun_.size(), wanted_));
+      continue;
+    }
+    auto body = std::span<const std::uint8_t>(begun_).first(wanted_).subspan(RecordKey::kHead);
+    filled_ = 0;
+    wanted_ = RecordKey::kHead;
+    PLIANT_TRY(on_record(body));
   }
-  return {};
-}
-
-template <class OnRecord>
-Status RecordSplitter::filled(std::size_t size, OnRecord on_record) {
-  filled_ += size;
-  if (filled_ < wanted_) return {};
-  if (wanted_ == RecordKey::kHead) {
-    auto length =
-        RecordOpener::length_in(std::span<const std::uint8_t>(begun_).template first<RecordKey::kHead>(), most_);
-    if (!length.ok()) return length.error();
-    wanted_ += length.value();
-    begun_.resize(std::max(begun_.size(), wanted_));
-    return {};
-  }
-  auto body = std::span<const std::uint8_t>(begun_).first(wanted_).subspan(RecordKey::kHead);
-  filled_ = 0;
-  wanted_ = RecordKey::kHead;
-  return on_record(body);
 }
 
 }  // namespace pliant::net

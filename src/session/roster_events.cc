@@ -6,6 +6,7 @@
 #include "base/base64.h"
 #include "base/log.h"
 #include "base/planted.h"
+#include "membership/credible.h"
 #include "session/roster_held.h"
 
 namespace pliant::session {
@@ -60,6 +61,14 @@ Result<View> view_from_text(const std::string& text) {
 
 void Roster::on_letter(std::uint64_t from, const wire::Message& message) {
   Held held(*this);
+  membership::Knowledge known{options_.self, member_->newest_known(), member_->promised()};
+  if (auto objection = membership::objection_to(from, message, known)) {
+    if (objection->offence)
+      transport_->leave_behind(from, objection->what);
+    else
+      log::debug("worker {} is not believed: it sent {}", from, objection->what);
+    return;
+  }
   if (const auto* dead = std::get_if<wire::Dead>(&message))
     transport_->believe_dead(dead->id, dead->view);
   else if (const auto* entered = std::get_if<wire::Entered>(&message))

@@ -55,6 +55,7 @@ class SocketTransport final : public Transport {
   }
   bool reaches(const std::vector<wire::Member>& members) const override { return mesh_->reaches(members); }
   void believe_dead(std::uint64_t id, wire::LastView view) override { mesh_->believe_dead(id, view); }
+  void leave_behind(std::uint64_t id, const std::string& what) override { mesh_->leave_behind(id, what); }
   void on_settled(std::set<std::uint64_t> at_hand) override { mesh_->on_settled(std::move(at_hand)); }
   void note_view(wire::LastView view) override {
     view_ = view.epoch;

@@ -53,6 +53,9 @@ class Transport {
   virtual bool reaches(const std::vector<wire::Member>& members) const = 0;
   /// Somebody's kernel says that this worker's process is gone, which was in that view. Soon told as a proven loss.
   virtual void believe_dead(std::uint64_t id, wire::LastView view) = 0;
+  /// A worker has sent what no honest one sends, which is `what`: it is named, lost without proof, and not let in
+  /// again.
+  virtual void leave_behind(std::uint64_t id, const std::string& what) = 0;
   /// This worker has settled in another view. The dead that are not among `at_hand`, and were not the last time, need
   /// not be known any more.
   virtual void on_settled(std::set<std::uint64_t> at_hand) = 0;

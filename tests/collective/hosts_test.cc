@@ -139,6 +139,51 @@ TEST(Hosts, ManyInFlightInAnyOrder) {
   });
 }
 
+TEST(Hosts, AThousandNamesAndManyUsesOfOneAreInFlightAtOnce) {
+  constexpr std::size_t kNames = 1000, kUses = 8, kCount = 600'000;  // several chunks, more than the ring has slots
+  run_hosts({0, 1, 1}, [&](Group& group) {
+    std::vector<std::vector<float>> small(kNames, std::vector<float>(100)), large(kUses, std::vector<float>(kCount));
+    auto region = group.create_region("twice", kCount * 4).or_throw();
+    std::fill_n(reinterpret_cast<float*>(region->input()), kCount, 1.0F);
+    for (int turn = 0; turn < 2; ++turn) {
+      std::vector<OperationHandle> operations;
+      auto submit = [&](const std::string& name, std::vector<float>& values, float value) {
+        std::ranges::fill(values, value);
+        operations.push_back(
+            group.submit({.name = name, .count = values.size(), .in = values.data(), .out = values.data()}).or_throw());
+      };
+      for (std::size_t use = 0; use < kUses; ++use) submit("large", large[use], static_cast<float>(use + 1));
+      for (int use = 0; use < 2; ++use)
+        operations.push_back(group.submit({.name = "twice", .count = kCount, .region = region}).or_throw());
+      for (std::size_t name = 0; name < kNames; ++name)
+        submit("n" + std::to_string(name), small[name], static_cast<float>(name));
+      for (const auto& operation : operations) group.wait(operation).or_throw();
+      for (std::size_t use = 0; use < kUses; ++use)
+        ASSERT_EQ(std::ranges::count(large[use], 3.0F * static_cast<float>(use + 1)), kCount);
+      for (std::size_t name = 0; name < kNames; ++name)
+        ASSERT_EQ(std::ranges::count(small[name], 3.0F * static_cast<float>(name)), 100);
+      for (auto use : {kUses, kUses + 1}) {
+        const auto* out = static_cast<const float*>(operations[use]->result());
+        ASSERT_EQ(std::count(out, out + kCount, 3.0F), static_cast<std::ptrdiff_t>(kCount));
+      }
+    }
+  });
+}
+
+TEST(Hosts, RegionsOfDifferentSizesAreAMismatch) {
+  std::atomic<int> failed{0};
+  run_hosts({0, 1}, [&](Group& group) {
+    auto region = group.create_region("odd", group.rank() == 0 ? 1 << 20 : 1 << 21).or_throw();
+    auto waited = group.wait(group.submit({.name = "odd", .count = 1000, .region = region}).or_throw());
+    ASSERT_FALSE(waited.ok());
+    EXPECT_EQ(waited.error().code, Code::mismatch);
+    EXPECT_NE(waited.error().message.find("byte 0 of the 2097152 of region 'odd'"), std::string::npos)
+        << waited.error().message;
+    ++failed;
+  });
+  EXPECT_EQ(failed, 2);
+}
+
 TEST(Hosts, MeansThatWouldNotBeExactAreRefused) {
   run_hosts({0, 1}, [&](Group& group) {
     std::vector<std::int32_t> values(10);

@@ -32,6 +32,7 @@ class Place {
       note([&] { letters_.emplace_back(from, std::move(message)); });
     };
     HostsOptions options{secret, std::move(gate_.socket), ""};
+    options.most_unexpected = 2;
     roads_ = std::make_unique<Roads>(loop_, job, id, std::move(options), std::move(events));
     thread_ = std::thread([this] { loop_.run(); });
   }
@@ -56,6 +57,11 @@ class Place {
   }
   bool wait_connected(std::uint64_t peer) {
     return wait([&] { return connected_.contains(peer); });
+  }
+  /// It is connected now, or within so long.
+  bool wait_connected_for(std::uint64_t peer, std::chrono::milliseconds how_long) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, how_long, [&] { return connected_.contains(peer); });
   }
   bool wait_lost(std::uint64_t peer) {
     return wait([&] { return std::ranges::any_of(lost_, [&](const auto& loss) { return loss.first == peer; }); });
@@ -154,6 +160,61 @@ TEST(Roads, AnotherSecretOrJobDoesNotGetIn) {
   ASSERT_TRUE(low.wait_connected(4) && friendly.wait_connected(1));
   EXPECT_TRUE(stranger.wait_lost(1) && elsewhere.wait_lost(1));
   EXPECT_TRUE(low.wait([&] { return low.lost_.empty(); }));
+}
+
+TEST(Roads, WhoeverBreaksARuleIsLostOnceAndForAll) {
+  auto secret = net::Secret::random();
+  Place low(1, secret), high(2, secret);
+  low.expect(high);
+  high.expect(low);
+  ASSERT_TRUE(low.wait_connected(2) && high.wait_connected(1));
+  low.on_loop([](Roads& roads) { roads.leave_behind(2, "nonsense"); });
+  ASSERT_TRUE(low.wait_lost(2) && high.wait_lost(1));
+  EXPECT_EQ(low.lost_[0].second, "it has broken a rule: it sent nonsense");
+  auto again = high.member();
+  again.pid = 77;  // nor as another process
+  low.on_loop([again](Roads& roads) { roads.expect(again); });
+  EXPECT_TRUE(low.wait([&] { return low.lost_.size() == 2; }));
+  EXPECT_FALSE(low.wait_connected_for(2, 4 * Roads::kRetry));
+}
+
+TEST(Roads, OnlySoManyOfWhomNobodyHasToldGetIn) {
+  auto secret = net::Secret::random();
+  Place low(1, secret), known(9, secret);
+  std::vector<std::unique_ptr<Place>> unknown;
+  for (std::uint64_t id = 2; id < 4; ++id) {
+    unknown.push_back(std::make_unique<Place>(id, secret));
+    unknown.back()->expect(low);
+    ASSERT_TRUE(low.wait_connected(id));
+  }
+  Place one_more(4, secret), nobody(UINT64_MAX, secret);
+  one_more.expect(low);
+  nobody.expect(low);
+  low.expect(known);
+  known.expect(low);
+  EXPECT_TRUE(low.wait_connected(9));
+  EXPECT_TRUE(one_more.wait_lost(1) && nobody.wait_lost(1));
+  EXPECT_FALSE(low.wait_connected_for(4, 2 * Roads::kRetry));
+}
+
+TEST(Roads, LettersThatNobodyReadsAreBounded) {
+  auto secret = net::Secret::random();
+  Place low(1, secret), high(2, secret);
+  low.expect(high);
+  high.expect(low);
+  ASSERT_TRUE(low.wait_connected(2) && high.wait_connected(1));
+  std::promise<void> wake;
+  low.on_loop([sleep = wake.get_future().share()](Roads&) { sleep.wait(); });
+  high.on_loop([](Roads& roads) {
+    wire::ViewNotice view;
+    view.members.resize(wire::kMaxMembers, {1, 1, std::string(60, 'a'), std::string(90, 'h'), std::string(60, 'e')});
+    for (std::size_t bytes = 0; bytes < Roads::kMostLetters + (8 << 20); bytes += 120'000)
+      roads.send(1, wire::InForce{1, view});
+  });
+  ASSERT_TRUE(high.wait_lost(1));
+  wake.set_value();
+  ASSERT_TRUE(low.wait_lost(2));
+  EXPECT_NE(low.lost_[0].second.find("letters of more than"), std::string::npos) << low.lost_[0].second;
 }
 
 }  // namespace

@@ -25,11 +25,14 @@ using namespace std::chrono_literals;
 struct Place final : FrameSink {
   std::vector<std::byte> bytes = std::vector<std::byte>(1000);
   std::promise<void> begun, complete;
-  std::byte* place_for(std::uint64_t, const FrameHeader&) override {
+  Result<std::byte*> place_for(std::uint64_t, const FrameHeader&, std::vector<std::byte>&) override {
     begun.set_value();
     return bytes.data();
   }
-  void on_frame(std::uint64_t, const FrameHeader&, std::byte*) override { complete.set_value(); }
+  Status on_frame(std::uint64_t, const FrameHeader&, std::byte*) override {
+    complete.set_value();
+    return {};
+  }
 };
 
 void write_all(const Fd& socket, const void* data, std::size_t size) {
@@ -91,14 +94,15 @@ TEST(Streams, ALaneThatIsDroppedWritesNothingAfterItsViewIsOver) {
 /// Keeps every frame.
 class Collector final : public FrameSink {
  public:
-  std::byte* place_for(std::uint64_t, const FrameHeader& header) override {
+  Result<std::byte*> place_for(std::uint64_t, const FrameHeader& header, std::vector<std::byte>&) override {
     begun_[header.index].resize(header.bytes);
     return begun_[header.index].data();
   }
-  void on_frame(std::uint64_t, const FrameHeader& header, std::byte*) override {
+  Status on_frame(std::uint64_t, const FrameHeader& header, std::byte*) override {
     std::lock_guard lock(mutex_);
     complete_[header.index] = std::move(begun_[header.index]);
     came_.notify_all();
+    return {};
   }
   /// Waits for so many, and gives them by index.
   std::map<std::uint32_t, std::vector<std::byte>> wait_for(std::size_t frames) {
@@ -152,7 +156,8 @@ std::string loss_after(const std::vector<std::uint8_t>& bytes) {
   std::promise<std::string> lost;
   auto why = lost.get_future();
   Collector collector;
-  Streams streams([&](std::uint64_t, const std::string& how) { lost.set_value(how); });
+  Streams streams([&](std::uint64_t, const std::string& how) { lost.set_value(how); },
+                  [](std::uint64_t, const std::string& how) { ADD_FAILURE() << "it is not to blame: " << how; });
   streams.subscribe(7, &collector);
   net::TcpPair pair;
   streams.add(1, 0, std::move(pair.right), {}, net::right_keys());

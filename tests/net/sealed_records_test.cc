@@ -140,7 +140,8 @@ TEST(RecordSplitter, AnyPiecesGiveTheSameRecords) {
       if (!room.empty() && random() % 2) {  // straight to where it belongs
         part = part.first(std::min(part.size(), room.size()));
         std::ranges::copy(part, room.begin());
-        ASSERT_TRUE(splitter.filled(part.size(), note).ok());
+        splitter.commit(part.size());
+        ASSERT_TRUE(splitter.feed({}, note).ok());
       } else {
         ASSERT_TRUE(splitter.feed(part, note).ok());
       }

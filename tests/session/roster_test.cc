@@ -53,6 +53,7 @@ class PlayedTransport final : public Transport {
     return std::ranges::none_of(members, [&](const auto& member) { return post_.out_of_reach.contains(member.id); });
   }
   void believe_dead(std::uint64_t, wire::LastView) override {}
+  void leave_behind(std::uint64_t, const std::string&) override {}
   void on_settled(std::set<std::uint64_t>) override {}
   void note_view(wire::LastView view) override {
     auto is_claim = [](const auto& message) { return std::holds_alternative<wire::Claim>(message); };

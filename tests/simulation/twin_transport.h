@@ -45,6 +45,8 @@ class TwinTransport final : public session::Transport {
   void send(std::vector<std::uint64_t> ids, wire::Message message) override;
   bool reaches(const std::vector<wire::Member>& members) const override;
   void believe_dead(std::uint64_t id, wire::LastView view) override;
+  /// Simulated workers are honest.
+  void leave_behind(std::uint64_t, const std::string&) override { PLIANT_ASSERT(!"an honest worker was accused"); }
   void on_settled(std::set<std::uint64_t> at_hand) override;
   void note_view(wire::LastView view) override { process_.note_view(view); }
   Result<std::unique_ptr<collective::Group>> form(collective::Team team) override;
