@@ -19,6 +19,9 @@ using nlohmann::json;
 // gRPC's numbers for errors that another server, or another moment, may not have.
 constexpr int kDeadlineExceeded = 4;
 constexpr int kUnavailable = 14;
+// The token is none, or not any more. After a change of users or roles the same is said in words only.
+constexpr int kUnauthenticated = 16;
+constexpr const char* kTokenIsOld = "revision of auth store is old";
 
 Error nonsense(const std::string& what) { return Error{Code::protocol, "not what an etcd server answers: " + what}; }
 
@@ -50,7 +53,9 @@ Error refusal(int status, const json& told) {
   if (error.is_null() && status >= 500) return Error{Code::peer_lost, fmt::format("HTTP status {}", status)};
   if (error.is_null()) return nonsense(fmt::format("HTTP status {}", status));
   bool passes = code == kUnavailable || code == kDeadlineExceeded;
-  return Error{passes ? Code::peer_lost : Code::io, words_of(error)};
+  auto words = words_of(error);
+  bool wants_token = code == kUnauthenticated || words.find(kTokenIsOld) != std::string::npos;
+  return Error{passes ? Code::peer_lost : wants_token ? Code::refused : Code::io, words};
 }
 
 Result<Entry> entry_in(const json& range) {
@@ -107,6 +112,24 @@ std::string etcd_removal(const std::string& prefix) {
   PLIANT_ASSERT(!end.empty());
   ++end.back();
   return json{{"key", to_base64(prefix)}, {"range_end", to_base64(end)}}.dump();
+}
+
+std::string etcd_login(const EtcdLogin& login) {
+  return json{{"name", login.user}, {"password", login.password}}.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+Result<std::string> understand_etcd_login(const net::HttpAnswer& answer) {
+  auto told = net::parse_json(answer.body);
+  if (answer.status != 200) {
+    auto error = refusal(answer.status, told);
+    return Error{error.code == Code::refused ? Code::io : error.code, error.message};
+  }
+  const auto& token = member(told, "token");
+  auto fits = [](const std::string& text) {
+    return !text.empty() && std::ranges::all_of(text, [](unsigned char c) { return c > ' ' && c <= '~'; });
+  };
+  if (!token.is_string() || !fits(token.get_ref<const std::string&>())) return nonsense("no token");
+  return token.get<std::string>();
 }
 
 Result<EtcdAnswer> understand_etcd(EtcdQuestion question, const net::HttpAnswer& answer) {

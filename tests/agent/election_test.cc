@@ -182,15 +182,13 @@ TEST_F(Elections, NobodyIsLookedForAtAPlaceThatWasRemoved) {
   ElectionEvents events;
   events.offer = [&]() -> Result<std::string> {
     EXPECT_TRUE(server_.remove_all("job/").ok());  // after it was read, before it is replaced
-    return "tcp:a";
+    return std::string("tcp:a");
   };
   events.on_place = [&](const std::string& address, bool) { places.push_back(address); };
   events.on_trouble = [](const std::string& line) { ADD_FAILURE() << line; };
   Election election(scheduler_, server_.open(), "job", events);
-  election.tick(1s);
-  run_for(1s);
-  election.tick(1s);
-  run_for(1s);
+  for (auto at : {0s, 1s, 2s}) scheduler_.after(at, [&election] { election.tick(1s); });
+  run_for(1500ms);
   EXPECT_EQ(places, std::vector<std::string>{"tcp:b"});
 }
 
