@@ -29,7 +29,8 @@ void Election::on_read(const Result<membership::Entry>& entry, Nanos silent_for)
   if (said.revision && said.text != place_) return learn(said);
   if (said.revision == 0 && !place_.empty() && place_ == own_) return store_own(0);
   bool nothing_yet = said.revision == 0 && place_.empty();
-  if (nothing_yet || (silent_for >= patience_ && said.text != own_)) offer(said.revision);
+  bool is_ours = said.revision && said.text == own_;
+  if (nothing_yet || (silent_for >= patience_ && !is_ours)) offer(said.revision);
 }
 
 void Election::offer(std::uint64_t revision) {

@@ -42,16 +42,19 @@ std::string words_of(const json& text) {
   constexpr std::size_t kMost = 200;
   if (!text.is_string()) return "an error without words";
   auto words = text.get<std::string>().substr(0, kMost);
+  while (words.ends_with('\n')) words.pop_back();
   std::ranges::replace_if(
       words, [](unsigned char c) { return std::iscntrl(c); }, ' ');
   return words;
 }
 
-Error refusal(int status, const json& told) {
+Error refusal(int status, const std::string& body, const json& told) {
   const auto& error = member(told, "error");
   const auto& code = member(told, "code");
   if (error.is_null() && status >= 500) return Error{Code::peer_lost, fmt::format("HTTP status {}", status)};
-  if (error.is_null()) return nonsense(fmt::format("HTTP status {}", status));
+  if (error.is_null())
+    return nonsense(
+        fmt::format("HTTP status {}{}{}", status, body.empty() ? "" : ": ", body.empty() ? "" : words_of(body)));
   bool passes = code == kUnavailable || code == kDeadlineExceeded;
   auto words = words_of(error);
   bool wants_token = code == kUnauthenticated || words.find(kTokenIsOld) != std::string::npos;
@@ -121,7 +124,7 @@ std::string etcd_login(const EtcdLogin& login) {
 Result<std::string> understand_etcd_login(const net::HttpAnswer& answer) {
   auto told = net::parse_json(answer.body);
   if (answer.status != 200) {
-    auto error = refusal(answer.status, told);
+    auto error = refusal(answer.status, answer.body, told);
     return Error{error.code == Code::refused ? Code::io : error.code, error.message};
   }
   const auto& token = member(told, "token");
@@ -134,7 +137,7 @@ Result<std::string> understand_etcd_login(const net::HttpAnswer& answer) {
 
 Result<EtcdAnswer> understand_etcd(EtcdQuestion question, const net::HttpAnswer& answer) {
   auto told = net::parse_json(answer.body);
-  if (answer.status != 200) return refusal(answer.status, told);
+  if (answer.status != 200) return refusal(answer.status, answer.body, told);
   const auto& header = member(told, "header");
   auto revision = number_in(header, "revision");
   if (!header.is_object() || !revision || *revision == 0) return nonsense("no header with a revision");

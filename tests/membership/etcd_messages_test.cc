@@ -69,7 +69,7 @@ TEST(EtcdMessages, RefusalsKeepTheirWords) {
       {400, R"({"error":"\u0061)" + std::string(1000, 'x') + "\"}", Code::io, "a" + std::string(199, 'x')},
       {500, R"({"error":{},"code":"14"})", Code::io, "an error without words"},
       {502, "<html>Bad Gateway</html>", Code::peer_lost, "HTTP status 502"},
-      {404, "Not Found\n", Code::protocol, "not what an etcd server answers: HTTP status 404"},
+      {404, "Not Found\n", Code::protocol, "not what an etcd server answers: HTTP status 404: Not Found"},
       {301, "", Code::protocol, "not what an etcd server answers: HTTP status 301"},
   };
   for (const auto& one : kCases) {
