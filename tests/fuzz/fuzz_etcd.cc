@@ -47,7 +47,10 @@ std::vector<Bytes> seeds() {
 /// One line without spaces, that fits into a header.
 void check_login(const net::HttpAnswer& answer) {
   auto token = membership::understand_etcd_login(answer);
-  if (!token.ok()) return PLIANT_ASSERT(token.error().message.find('\n') == std::string::npos);
+  if (!token.ok()) {
+    PLIANT_ASSERT(token.error().message.find('\n') == std::string::npos);
+    return;
+  }
   PLIANT_ASSERT(answer.status == 200 && !token.value().empty() && token.value().size() <= answer.body.size());
   for (char c : token.value()) PLIANT_ASSERT(c > ' ' && c <= '~');
 }
