@@ -12,6 +12,7 @@
 #include "apps/pliant/output_tail.h"
 #include "apps/pliant/worker_env.h"
 #include "base/log.h"
+#include "membership/signed_store.h"
 #include "net/socket.h"
 
 namespace pliant::cli {
@@ -91,7 +92,10 @@ void CoordinatorKeeper::elect() {
     dial(address);
     events_.on_place(address);
   };
-  election_.emplace(clock_, membership::open_store(loop_, options_.store).or_throw(), options_.job, std::move(events));
+  PLIANT_ASSERT(options_.credentials);  // a job that has a store has a secret
+  membership::ValueSigner signer{options_.credentials->secret, options_.job};
+  auto store = membership::open_signed_store(loop_, options_.store, std::move(signer)).or_throw();
+  election_.emplace(clock_, std::move(store), options_.job, std::move(events));
 }
 
 void CoordinatorKeeper::connected(net::Line line) {

@@ -45,7 +45,7 @@ struct KeeperEvents {
 struct KeeperOptions {
   std::string dir;                                ///< the job's
   std::string address;                            ///< where its coordinator listens
-  std::optional<net::Credentials> credentials{};  ///< if that is on another host
+  std::optional<net::Credentials> credentials{};  ///< if that is on another host, or there is a store
   std::string store{};                            ///< that decides where it is; empty: it is always at `address`
   std::string job{};                              ///< its name, for the store
   bool starts = true;                             ///< one, if there is none

@@ -23,7 +23,7 @@
 #include "apps/pliant/rescue.h"
 #include "apps/pliant/worker_env.h"
 #include "base/log.h"
-#include "membership/store.h"
+#include "membership/signed_store.h"
 #include "net/dialer.h"
 #include "net/tcp.h"
 
@@ -103,7 +103,9 @@ Status CoordinatorProcess::start() {
   loop_.every(kLook, [this] { look_around(); });
   std::unique_ptr<membership::Store> store;
   if (const auto& url = job_.record.plan.store; !url.empty()) {
-    auto opened = membership::open_store(loop_, url);
+    auto secret = net::Secret::from_file(secret_file(job_.dir));
+    if (!secret.ok()) return secret.error();
+    auto opened = membership::open_signed_store(loop_, url, {secret.value(), job_.record.job_name()});
     if (!opened.ok()) return opened.error();
     store = std::move(opened).value();
   }

@@ -16,7 +16,6 @@
 #include "apps/pliant/command.h"
 #include "apps/pliant/ticket.h"
 #include "base/system.h"
-#include "membership/etcd.h"
 #include "net/tcp.h"
 #include "net/trust.h"
 #include "wire/messages.h"
@@ -95,12 +94,7 @@ void add_hosts_flags(CLI::App& run, HostsFlags& flags) {
                  "The network that workers are reached at on their hosts (default: the one that leads here)")
       ->option_text("NAME")
       ->envname("PLIANT_INTERFACE");
-  run.add_option("--store", flags.store,
-                 "A store that decides where hosts cannot see each other, and which host has the coordinator: "
-                 "etcd://10.0.0.1:2379")
-      ->option_text("URL")
-      ->envname("PLIANT_STORE")
-      ->check(parses(membership::parse_etcd_address));
+  add_store_flags(run, flags.store);
   run.add_option(
          "--network", flags.network,
          "protected: everything between hosts is encrypted. trusted: gradients and state are not, messages still "
@@ -204,7 +198,7 @@ void plan_hosts(const HostsFlags& flags, std::vector<HostSlots> hosts, JobPlan& 
   plan.discovery = flags.discovery;
   plan.interface_name = flags.interface_name;
   plan.ports = flags.ports;
-  plan.store = flags.store;
+  plan.store = store_address(flags.store);
   plan.trusted_network = flags.network == "trusted";
   plan.pliant = flags.pliant.empty() ? std::filesystem::read_symlink("/proc/self/exe").string() : flags.pliant;
 }

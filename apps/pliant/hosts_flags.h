@@ -6,6 +6,7 @@
 
 #include "apps/pliant/command.h"
 #include "apps/pliant/job_dir.h"
+#include "apps/pliant/store_flags.h"
 
 namespace pliant::cli {
 
@@ -18,7 +19,7 @@ struct HostsFlags {
   std::string address;
   std::string interface_name;
   std::string ports;
-  std::string store;
+  StoreFlags store;
   std::string network = "protected";  ///< or "trusted"
 };
 

@@ -43,6 +43,8 @@ Examples:
   pliant run -n 8 --name night -x DATA=/data -- ./train -v
   pliant run -n 8 --min 4 --max 16 ./train
   pliant run -H node1:4,node2:4 --via 'ssh {host}' ./train
+  pliant run -H a:4,b:4 --via 'ssh {host}' --store etcds://etcd1:2379 --store-ca ca.pem --store-user me
+             --store-password-file password ./train
   pliant run --host-discovery-script ./hosts.sh --via 'ssh {host}' --min 2 ./train
   pliant run --join ticket --slots 4
   pliant run -n 8 --min 2 --provider slurm:partition=spot,slots=2 --price 0.3 ./train

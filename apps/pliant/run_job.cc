@@ -47,16 +47,6 @@ JobPlan plan_of(const RunOptions& options, const std::string& dir) {
   return plan;
 }
 
-/// Keys of an earlier job of the same name, which nobody has removed, are not this one's.
-std::string store_of_its_own(std::string store) {
-  if (store.empty()) return store;
-  auto host = store.find("://");
-  auto slash = store.find('/', host == std::string::npos ? 0 : host + 3);
-  if (slash == std::string::npos || slash + 1 == store.size()) store = store.substr(0, slash) + "/pliant";
-  if (!store.ends_with('/')) store += '/';
-  return store + fmt::format("{:016x}", random_u64());
-}
-
 JobRecord record_of(const RunOptions& options, const std::string& program, const std::string& base) {
   JobRecord record;
   record.name = options.name.empty() ? default_name(options.command[0]) : options.name;
@@ -68,7 +58,7 @@ JobRecord record_of(const RunOptions& options, const std::string& program, const
   record.output_dir = base + "/" + record.name;
   if (!options.output_dir.empty()) record.output_dir = std::filesystem::absolute(options.output_dir).lexically_normal();
   record.plan = plan_of(options, base + "/" + record.name);
-  record.plan.store = store_of_its_own(std::move(record.plan.store));
+  record.plan.store = store_of_its_own(record.plan.store);
   return record;
 }
 
@@ -84,6 +74,7 @@ int run_job(const RunOptions& options) {
   list_jobs(base);  // sweeps what dead jobs left
   for (int attempt = 0;; ++attempt) {
     auto record = record_of(options, program.value(), base);
+    if (attempt == 0) try_store(record.plan.store);
     auto dir = JobDir::create(base, record);
     bool unlucky = !dir.ok() && options.name.empty() && dir.error().code == Code::refused && attempt < 16;
     if (unlucky) continue;  // the random name is taken

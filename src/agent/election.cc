@@ -27,18 +27,26 @@ void Election::on_read(const Result<membership::Entry>& entry, Nanos silent_for)
   in_trouble_ = false;
   const auto& said = entry.value();
   if (said.revision && said.text != place_) return learn(said);
-  if (said.revision == 0 || (silent_for >= patience_ && said.text != own_)) offer(said.revision);
+  if (said.revision == 0 && !place_.empty() && place_ == own_) return store_own(0);
+  bool nothing_yet = said.revision == 0 && place_.empty();
+  bool is_ours = said.revision && said.text == own_;
+  if (nothing_yet || (silent_for >= patience_ && !is_ours)) offer(said.revision);
 }
 
 void Election::offer(std::uint64_t revision) {
   auto own = events_.offer();
   if (!own.ok()) return fail(own.error());
   own_ = own.value();
+  store_own(revision);
+}
+
+void Election::store_own(std::uint64_t revision) {
   asking_ = true;
   store_->replace(place_key(job_), revision, own_, [this](const Result<membership::Attempt>& attempt) {
     asking_ = false;
     if (!attempt.ok()) return fail(attempt.error());
-    learn(attempt.value().now);
+    const auto& now = attempt.value().now;
+    if (now.revision && now.text != place_) learn(now);  // there may be nothing: what was to be replaced is gone
   });
 }
 

@@ -4,8 +4,14 @@
 //   the coordinator answers   the store says                   action
 //   yes                       -                                -
 //   no                        nothing yet                      offer ourselves
+//   no                        nothing any more, where our      store that again
+//                             own place was
 //   no                        another place                    look there
-//   no, for kPatience         the place that does not answer   offer ourselves
+//   no, for kPatience         the place that does not answer,  offer ourselves
+//                             or nothing any more
+//
+// A place that is gone was removed by somebody else, or does not count (membership/signed_store.h). The coordinator
+// that is there stores it again (tenure.h), so it gets the time for that.
 //
 // On a slow machine a coordinator may take longer to begin. Patience doubles with every new place until one has been
 // steady, so that hosts do not take it from each other for ever.
@@ -51,6 +57,7 @@ class Election {
  private:
   void on_read(const Result<membership::Entry>& entry, Nanos silent_for);
   void offer(std::uint64_t revision);
+  void store_own(std::uint64_t revision);
   void learn(const membership::Entry& entry);
   void fail(const Error& error);
 

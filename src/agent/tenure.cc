@@ -12,6 +12,8 @@ namespace {
 
 /// A predecessor may have used more numbers than it could write down.
 constexpr std::uint64_t kNumbersAhead = 64;
+/// A note of this host may be older than that: there may have been coordinators elsewhere since.
+constexpr std::uint64_t kNumbersAheadOfANote = 1024;
 
 /// What this host's last coordinator could not store while the store did not answer is facts about the same lineage.
 void add_facts(const membership::Memory& own, membership::Memory& memory) {
@@ -60,21 +62,32 @@ void Tenure::read_memory() {
 
 void Tenure::on_memory(const Result<membership::Entry>& entry) {
   if (!entry.ok()) log::warn("coordinator: {}", entry.error().message);
-  if (!entry.ok() || (entry.value().revision == 0 && !options_.founds)) {
+  bool nothing = entry.ok() && entry.value().revision == 0;
+  if (!entry.ok() || (nothing && !options_.founds)) {
     state_ = State::unread;
     return;
   }
   revision_ = entry.value().revision;
   answered_ = clock_.now();
-  auto memory = memory_from(entry.value().text);
-  if (memory && options_.own) add_facts(*options_.own, *memory);
-  if (memory) memory->next_id += kNumbersAhead;
   state_ = State::serving;
+  auto memory = nothing ? own_beginning() : memory_from(entry.value().text);
+  if (memory && !nothing && options_.own) add_facts(*options_.own, *memory);
+  if (memory) memory->next_id += nothing ? kNumbersAheadOfANote : kNumbersAhead;
+  over_ = memory && memory->said;
   events_.serve(memory);
+}
+
+/// Whoever may begin the job is also the one that lets the store forget it: if the store knows nothing of a job that
+/// has begun, somebody else has removed that, or it was never stored.
+std::optional<membership::Memory> Tenure::own_beginning() const {
+  if (!options_.own || options_.own->view.members.empty()) return std::nullopt;
+  log::warn("coordinator: the store knows nothing of job '{}', which goes on with what this host knows", options_.job);
+  return options_.own;
 }
 
 void Tenure::remember(const membership::Memory& memory) {
   if (!store_) return;
+  over_ = memory.said.has_value();
   memory_ = memory_text(memory);
   write();
 }
@@ -90,14 +103,14 @@ void Tenure::write() {
     on_answer(attempt.ok());
     if (!attempt.ok()) return;
     revision_ = attempt.value().now.revision;
-    look();
+    confirm();
   });
 }
 
 void Tenure::once_sure(Say say) {
   unsaid_.push_back(std::move(say));
   if (!store_) return say_all(true);
-  if (!writing_ && answers_) look();  // else soon, when it is asked again
+  if (!writing_ && answers_) confirm();  // else soon, when it is asked again
 }
 
 void Tenure::say_all(bool sure) {
@@ -119,18 +132,50 @@ bool Tenure::is_elsewhere(const Result<membership::Entry>& place) {
   return true;
 }
 
-/// Whoever is still in place after its memory was stored is sure that a successor will read it.
 void Tenure::look() {
-  if (!store_ || state_ == State::beginning || state_ == State::ended) return;
   if (state_ == State::unread) return read_memory();
+  confirm();
+  check_memory();
+}
+
+/// Whoever is still in place after its memory was stored is sure that a successor will read it.
+void Tenure::confirm() {
+  if (!store_ || state_ != State::serving) return;
   auto unsaid = is_stored() ? std::exchange(unsaid_, {}) : std::vector<Say>();
-  store_->read(place_key(options_.job), [this, unsaid = std::move(unsaid)](const auto& place) mutable {
-    if (is_elsewhere(place)) return;
-    if (!place.ok()) unsaid_.insert(unsaid_.begin(), unsaid.begin(), unsaid.end());  // once more
-    on_answer(place.ok());
-    if (place.ok())
-      for (const auto& say : unsaid) say(true);
-    if (stale_ && !writing_) write();
+  store_->read(place_key(options_.job),
+               [this, unsaid = std::move(unsaid)](const auto& place) mutable { on_place(place, std::move(unsaid)); });
+}
+
+void Tenure::on_place(const Result<membership::Entry>& place, std::vector<Say> unsaid) {
+  if (is_elsewhere(place)) return;
+  bool gone = place.ok() && place.value().revision == 0 && !over_;
+  if (!place.ok() || gone) unsaid_.insert(unsaid_.begin(), unsaid.begin(), unsaid.end());  // once more
+  on_answer(place.ok());
+  if (gone) return store_place_again();
+  if (place.ok())
+    for (const auto& say : unsaid) say(true);
+  if (stale_ && !writing_) write();
+}
+
+/// What waits to be said waits until the place is found to be ours.
+void Tenure::store_place_again() {
+  store_->replace(place_key(options_.job), 0, options_.place, [this](const Result<membership::Attempt>& attempt) {
+    if (attempt.ok() && is_elsewhere(attempt.value().now)) return;
+    on_answer(attempt.ok());
+    if (stale_ && !writing_) return write();
+    if (attempt.ok() && attempt.value().won) confirm();
+  });
+}
+
+/// Somebody else may have removed or overwritten it, and a successor would miss it.
+void Tenure::check_memory() {
+  if (state_ != State::serving || memory_.empty() || over_ || !is_stored()) return;
+  store_->read(memory_key(options_.job), [this, known = revision_](const Result<membership::Entry>& entry) {
+    bool changed = entry.ok() && entry.value().revision != known;
+    if (!changed || state_ != State::serving || !is_stored() || revision_ != known) return;
+    revision_ = entry.value().revision;
+    stale_ = true;
+    confirm();  // it may be a successor's, who has taken the place before
   });
 }
 

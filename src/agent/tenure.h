@@ -6,13 +6,16 @@
 //   it is ours                                  read what the predecessor remembered, and serve
 //   ... which cannot be read                    try again: whoever takes over a job must know what was promised, and
 //                                               neither begin it anew nor write less over it
-//   ... there is nothing                        serve a new job, if it is this one's to begin; else try again: the job
-//                                               is over and forgotten, or has not begun
+//   ... there is nothing                        serve a new job, if it is this one's to begin and it has not begun by
+//                                               what a coordinator of this host left in writing; if it has, go on with
+//                                               that. Else try again: the job is over and forgotten, or has not begun
 //   it remembers something new                  write it; one write at a time, the newest next
 //   somebody is to hear what follows from that  once it is written, and the place is still ours then: the successor
 //                                               knows. The store does not answer for kPatience: say so
 //   the place is another's                      succeeded: members follow who has the higher term; that this one ends
 //                                               saves them the choice
+//   place or memory is gone, or does not count  store it again, unless the job is over: then it was forgotten
+//   (membership/signed_store.h)
 //
 // Without a store there is nothing to wait for: everything is sure at once.
 // Threads: those of the store's callbacks, which is one.
@@ -56,7 +59,7 @@ class Tenure {
   Tenure& operator=(const Tenure&) = delete;
 
   void begin();
-  /// Now and then.
+  /// Now and then: whether the store still says what it should.
   void look();
   /// The successor must know this, before anybody hears of it.
   void remember(const membership::Memory& memory);
@@ -71,7 +74,12 @@ class Tenure {
   using Say = std::function<void(bool sure)>;
   void read_memory();
   void on_memory(const Result<membership::Entry>& entry);
+  std::optional<membership::Memory> own_beginning() const;
   bool is_elsewhere(const Result<membership::Entry>& place);
+  void confirm();
+  void on_place(const Result<membership::Entry>& place, std::vector<Say> unsaid);
+  void store_place_again();
+  void check_memory();
   void write();
   void say_all(bool sure);
   void on_answer(bool answered);
@@ -85,6 +93,7 @@ class Tenure {
   std::string memory_;          // to be written
   std::uint64_t revision_ = 0;  // of what is stored
   bool writing_ = false, stale_ = false;
+  bool over_ = false;                         // the job, by what is to be written
   Nanos answered_{0};                         // when the store did last
   bool answers_ = true;                       // it did when it was asked last
   std::vector<Say> unsaid_;                   // until what they promise is stored

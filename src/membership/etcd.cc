@@ -2,76 +2,51 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <cctype>
-#include <charconv>
-#include <optional>
-#include <string_view>
 #include <utility>
 
 #include "membership/directory_store.h"
+#include "membership/etcd_address.h"
+#include "net/trust.h"
 
 namespace pliant::membership {
 namespace {
 
-constexpr std::string_view kScheme = "etcd://";
+constexpr std::size_t kLongestPassword = 1024;
 
-bool is_name(std::string_view text) {
-  return !text.empty() &&
-         std::ranges::all_of(text, [](unsigned char c) { return std::isalnum(c) || c == '.' || c == '-' || c == '_'; });
+/// Without the newline that editors leave.
+Result<std::string> read_password(const std::string& file) {
+  auto text = net::read_private(file, kLongestPassword);
+  if (!text.ok()) return text.error();
+  auto password = std::move(text).value();
+  if (password.ends_with('\n')) password.pop_back();
+  if (password.empty()) return Error{Code::invalid, file + " holds no password"};
+  return password;
 }
 
-/// "host", "host:2379", "[fd00::1]", "[fd00::1]:2379".
-std::optional<EtcdAddress::Server> parse_server(std::string_view text) {
-  EtcdAddress::Server server;
-  auto end = text.starts_with('[') ? text.find(']') : text.find(':');
-  if (text.starts_with('[') && end == std::string_view::npos) return std::nullopt;
-  if (text.starts_with('[')) ++end;
-  auto host = text.substr(0, end);
-  if (host.size() < text.size()) {
-    auto digits = text.substr(host.size() + 1);
-    auto [stop, code] = std::from_chars(digits.data(), digits.data() + digits.size(), server.port);
-    bool whole = code == std::errc() && stop == digits.data() + digits.size();
-    if (text[host.size()] != ':' || !whole || server.port == 0) return std::nullopt;
+Result<EtcdLogin> login_of(const EtcdAddress& address) {
+  if (address.user.empty()) return EtcdLogin{};
+  auto password = read_password(address.password_file);
+  if (!password.ok()) return password.error();
+  return EtcdLogin{address.user, std::move(password).value()};
+}
+
+Result<std::vector<net::HttpServer>> servers_of(const EtcdAddress& address) {
+  std::shared_ptr<const net::TlsContext> tls;
+  if (address.tls) {
+    auto opened = net::TlsContext::open({address.ca, address.cert, address.key});
+    if (!opened.ok()) return opened.error();
+    tls = std::move(opened).value();
   }
-  server.host = host;
-  if (!host.starts_with('[')) return is_name(host) ? std::optional(server) : std::nullopt;
-  auto six = net::parse_endpoint(fmt::format("{}:{}", host, server.port));
-  if (!six.ok()) return std::nullopt;
-  server.host = six.value().address;
-  return server;
-}
-
-bool is_prefix(std::string_view text) {
-  return std::ranges::all_of(text, [](unsigned char c) { return std::isgraph(c) && c != '?' && c != '#' && c != '%'; });
+  std::vector<net::HttpServer> servers;
+  for (const auto& server : address.servers) {
+    auto resolved = net::resolve(server.host);
+    if (!resolved.ok()) return resolved.error();
+    servers.emplace_back(net::Endpoint{resolved.value(), server.port}, server.host, tls);
+  }
+  return servers;
 }
 
 }  // namespace
-
-// ---- where it is ----
-
-Result<EtcdAddress> parse_etcd_address(const std::string& url) {
-  Error bad{Code::invalid,
-            fmt::format("'{}' is not a store's address like etcd://10.0.0.1:2379,10.0.0.2:2379/prefix", url)};
-  std::string_view rest = url;
-  if (!rest.starts_with(kScheme)) return bad;
-  rest.remove_prefix(kScheme.size());
-  EtcdAddress address;
-  auto slash = std::min(rest.find('/'), rest.size());
-  auto prefix = rest.substr(slash);
-  if (!is_prefix(prefix)) return bad;
-  if (prefix.size() > 1) address.prefix = prefix;
-  if (!address.prefix.ends_with('/')) address.prefix += '/';
-  rest = rest.substr(0, slash);
-  for (;;) {
-    auto comma = rest.find(',');
-    auto server = parse_server(rest.substr(0, comma));
-    if (!server) return bad;
-    address.servers.push_back(*server);
-    if (comma == std::string_view::npos) return address;
-    rest.remove_prefix(comma + 1);
-  }
-}
 
 Result<std::unique_ptr<Store>> open_store(net::Loop& loop, const std::string& url) {
   constexpr std::string_view kDirectory = "dir:";
@@ -79,19 +54,23 @@ Result<std::unique_ptr<Store>> open_store(net::Loop& loop, const std::string& ur
     return std::unique_ptr<Store>(std::make_unique<DirectoryStore>(loop, url.substr(kDirectory.size())));
   auto address = parse_etcd_address(url);
   if (!address.ok()) return address.error();
-  std::vector<net::Endpoint> servers;
-  for (const auto& server : address.value().servers) {
-    auto resolved = net::resolve(server.host);
-    if (!resolved.ok()) return resolved.error();
-    servers.push_back({resolved.value(), server.port});
-  }
-  return std::unique_ptr<Store>(std::make_unique<Etcd>(loop, std::move(servers), address.value().prefix));
+  auto servers = servers_of(address.value());
+  if (!servers.ok()) return servers.error();
+  auto login = login_of(address.value());
+  if (!login.ok()) return login.error();
+  return std::unique_ptr<Store>(std::make_unique<Etcd>(loop, std::move(servers).value(), address.value().prefix,
+                                                       Etcd::kPatience, std::move(login).value()));
 }
 
 // ---- what it does ----
 
-Etcd::Etcd(net::Loop& loop, std::vector<net::Endpoint> servers, std::string prefix, std::chrono::milliseconds patience)
-    : loop_(loop), servers_(std::move(servers)), prefix_(std::move(prefix)), patience_(patience) {
+Etcd::Etcd(net::Loop& loop, std::vector<net::HttpServer> servers, std::string prefix,
+           std::chrono::milliseconds patience, EtcdLogin login)
+    : loop_(loop),
+      servers_(std::move(servers)),
+      prefix_(std::move(prefix)),
+      patience_(patience),
+      login_(std::move(login)) {
   PLIANT_ASSERT(!servers_.empty());
 }
 
@@ -136,24 +115,59 @@ void Etcd::begin(EtcdQuestion question, std::string body, Done done) {
   attempt(number);
 }
 
+/// Whoever has a user's name gets a token for it first.
 void Etcd::attempt(std::uint64_t number) {
   auto& operation = operations_.at(number);
-  ++operation.attempts;
+  bool logs_in = !login_.user.empty() && token_.empty();
+  operation.asked = !logs_in;
   net::HttpRequest request{
       "POST", etcd_path(operation.question), operation.body, {{"Content-Type", "application/json"}}};
+  if (logs_in) {
+    request.path = kEtcdLoginPath;
+    request.body = etcd_login(login_);
+  } else if (!token_.empty()) {
+    request.headers.emplace_back("Authorization", token_);
+  }
   operation.call = std::make_unique<net::HttpCall>(
       loop_, servers_[operation.server], request,
-      [this, number](Result<net::HttpAnswer> told) { ended(number, std::move(told)); }, patience_);
+      [this, number, logs_in](Result<net::HttpAnswer> told) {
+        logs_in ? logged_in(number, std::move(told)) : answered(number, std::move(told));
+      },
+      patience_);
 }
 
-void Etcd::ended(std::uint64_t number, Result<net::HttpAnswer> told) {
+void Etcd::logged_in(std::uint64_t number, Result<net::HttpAnswer> told) {
+  if (!told.ok()) return ended(number, told.error());
+  auto token = understand_etcd_login(told.value());
+  if (!token.ok()) {
+    auto words = fmt::format("user '{}' is not let in: {}", login_.user, token.error().message);
+    return ended(number, named(number, {token.error().code, std::move(words)}));
+  }
+  token_ = std::move(token).value();
+  attempt(number);
+}
+
+void Etcd::answered(std::uint64_t number, Result<net::HttpAnswer> told) {
+  if (!told.ok()) return ended(number, told.error());
   auto& operation = operations_.at(number);
-  const auto& server = servers_[operation.server];
-  Result<EtcdAnswer> answer = told.error();
-  if (told.ok()) answer = understand_etcd(operation.question, told.value());
-  if (told.ok() && !answer.ok()) answer = Error{answer.error().code, server.text() + ": " + answer.error().message};
+  auto answer = understand_etcd(operation.question, told.value());
+  bool without_token = !answer.ok() && answer.error().code == Code::refused;
+  if (without_token && !login_.user.empty() && !std::exchange(operation.renewed, true)) {
+    token_.clear();
+    return attempt(number);
+  }
+  if (without_token) answer = Error{Code::io, answer.error().message};
+  ended(number, answer.ok() ? std::move(answer) : named(number, answer.error()));
+}
+
+/// With the server that says so.
+Error Etcd::named(std::uint64_t number, const Error& error) const {
+  return {error.code, servers_[operations_.at(number).server].endpoint.text() + ": " + error.message};
+}
+
+void Etcd::ended(std::uint64_t number, Result<EtcdAnswer> answer) {
   if (!answer.ok() && try_next(number, answer.error())) return;
-  if (answer.ok()) good_ = operation.server;
+  if (answer.ok()) good_ = operations_.at(number).server;
   auto last = operations_.extract(number);  // the callback may do anything, to this object too
   if (!answer.ok()) answer = Error{answer.error().code, last.mapped().failures};
   last.mapped().done(std::move(answer), last.mapped().doubts);
@@ -164,8 +178,9 @@ bool Etcd::try_next(std::uint64_t number, const Error& error) {
   auto& operation = operations_.at(number);
   if (!operation.failures.empty()) operation.failures += "; ";
   operation.failures += error.message;
-  if (error.code == Code::io || operation.attempts == servers_.size()) return false;
-  if (operation.call->sent()) operation.doubts += (operation.doubts.empty() ? "" : "; ") + error.message;
+  if (error.code == Code::io || ++operation.failed == servers_.size()) return false;
+  if (operation.asked && operation.call->sent())
+    operation.doubts += (operation.doubts.empty() ? "" : "; ") + error.message;
   operation.server = (operation.server + 1) % servers_.size();
   attempt(number);  // from within the callback of the call before, which that one allows
   return true;

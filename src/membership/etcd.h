@@ -16,29 +16,16 @@
 
 namespace pliant::membership {
 
-/// A store's address, taken apart.
-struct EtcdAddress {
-  struct Server {
-    std::string host;  ///< a name or an address
-    std::uint16_t port = 2379;
-    bool operator==(const Server&) const = default;
-  };
-  std::vector<Server> servers;
-  std::string prefix = "/pliant/";  ///< begins and ends with a slash
-  bool operator==(const EtcdAddress&) const = default;
-};
-/// store.h says what it looks like.
-Result<EtcdAddress> parse_etcd_address(const std::string& url);
-
 /// Asks one server, and the next one if that one does not answer, each once; begins with the one that answered last.
+/// With a login it asks for a token first, and again when a server does not know that any more.
 class Etcd final : public Store {
  public:
   /// With one server. A healthy one needs milliseconds, the time that a disk takes.
   static constexpr std::chrono::milliseconds kPatience{500};
 
   /// REQUIRES: some servers.
-  Etcd(net::Loop& loop, std::vector<net::Endpoint> servers, std::string prefix,
-       std::chrono::milliseconds patience = kPatience);
+  Etcd(net::Loop& loop, std::vector<net::HttpServer> servers, std::string prefix,
+       std::chrono::milliseconds patience = kPatience, EtcdLogin login = {});
   Etcd(const Etcd&) = delete;
   Etcd& operator=(const Etcd&) = delete;
 
@@ -55,19 +42,25 @@ class Etcd final : public Store {
     std::string body;
     Done done;
     std::size_t server = 0;
-    std::size_t attempts = 0;
+    std::size_t failed = 0;               // servers
+    bool asked = false, renewed = false;  // the question, and not for a token; the token
     std::string failures{}, doubts{};
     std::unique_ptr<net::HttpCall> call{};
   };
   void begin(EtcdQuestion question, std::string body, Done done);
   void attempt(std::uint64_t number);
-  void ended(std::uint64_t number, Result<net::HttpAnswer> told);
+  void logged_in(std::uint64_t number, Result<net::HttpAnswer> told);
+  void answered(std::uint64_t number, Result<net::HttpAnswer> told);
+  void ended(std::uint64_t number, Result<EtcdAnswer> answer);
+  Error named(std::uint64_t number, const Error& error) const;
   bool try_next(std::uint64_t number, const Error& error);
 
   net::Loop& loop_;
-  const std::vector<net::Endpoint> servers_;
+  const std::vector<net::HttpServer> servers_;
   const std::string prefix_;
   const std::chrono::milliseconds patience_;
+  const EtcdLogin login_;
+  std::string token_;     // that a server has given for it; empty: none, or not any more
   std::size_t good_ = 0;  // the server that answered last
   std::map<std::uint64_t, Operation> operations_;
   std::uint64_t next_ = 0;

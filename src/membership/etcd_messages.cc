@@ -19,6 +19,9 @@ using nlohmann::json;
 // gRPC's numbers for errors that another server, or another moment, may not have.
 constexpr int kDeadlineExceeded = 4;
 constexpr int kUnavailable = 14;
+// The token is none, or not any more. After a change of users or roles the same is said in words only.
+constexpr int kUnauthenticated = 16;
+constexpr const char* kTokenIsOld = "revision of auth store is old";
 
 Error nonsense(const std::string& what) { return Error{Code::protocol, "not what an etcd server answers: " + what}; }
 
@@ -39,18 +42,23 @@ std::string words_of(const json& text) {
   constexpr std::size_t kMost = 200;
   if (!text.is_string()) return "an error without words";
   auto words = text.get<std::string>().substr(0, kMost);
+  while (words.ends_with('\n')) words.pop_back();
   std::ranges::replace_if(
       words, [](unsigned char c) { return std::iscntrl(c); }, ' ');
   return words;
 }
 
-Error refusal(int status, const json& told) {
+Error refusal(int status, const std::string& body, const json& told) {
   const auto& error = member(told, "error");
   const auto& code = member(told, "code");
   if (error.is_null() && status >= 500) return Error{Code::peer_lost, fmt::format("HTTP status {}", status)};
-  if (error.is_null()) return nonsense(fmt::format("HTTP status {}", status));
+  if (error.is_null())
+    return nonsense(
+        fmt::format("HTTP status {}{}{}", status, body.empty() ? "" : ": ", body.empty() ? "" : words_of(body)));
   bool passes = code == kUnavailable || code == kDeadlineExceeded;
-  return Error{passes ? Code::peer_lost : Code::io, words_of(error)};
+  auto words = words_of(error);
+  bool wants_token = code == kUnauthenticated || words.find(kTokenIsOld) != std::string::npos;
+  return Error{passes ? Code::peer_lost : wants_token ? Code::refused : Code::io, words};
 }
 
 Result<Entry> entry_in(const json& range) {
@@ -109,9 +117,27 @@ std::string etcd_removal(const std::string& prefix) {
   return json{{"key", to_base64(prefix)}, {"range_end", to_base64(end)}}.dump();
 }
 
+std::string etcd_login(const EtcdLogin& login) {
+  return json{{"name", login.user}, {"password", login.password}}.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+Result<std::string> understand_etcd_login(const net::HttpAnswer& answer) {
+  auto told = net::parse_json(answer.body);
+  if (answer.status != 200) {
+    auto error = refusal(answer.status, answer.body, told);
+    return Error{error.code == Code::refused ? Code::io : error.code, error.message};
+  }
+  const auto& token = member(told, "token");
+  auto fits = [](const std::string& text) {
+    return !text.empty() && std::ranges::all_of(text, [](unsigned char c) { return c > ' ' && c <= '~'; });
+  };
+  if (!token.is_string() || !fits(token.get_ref<const std::string&>())) return nonsense("no token");
+  return token.get<std::string>();
+}
+
 Result<EtcdAnswer> understand_etcd(EtcdQuestion question, const net::HttpAnswer& answer) {
   auto told = net::parse_json(answer.body);
-  if (answer.status != 200) return refusal(answer.status, told);
+  if (answer.status != 200) return refusal(answer.status, answer.body, told);
   const auto& header = member(told, "header");
   auto revision = number_in(header, "revision");
   if (!header.is_object() || !revision || *revision == 0) return nonsense("no header with a revision");

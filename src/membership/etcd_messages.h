@@ -27,8 +27,19 @@ std::string etcd_txn(const std::string& key, std::uint64_t revision, const std::
 /// to remove all keys that begin so. REQUIRES: one of the prefix's bytes is not 0xff.
 std::string etcd_removal(const std::string& prefix);
 
-/// Code::peer_lost if the server says that it cannot answer now, Code::io if it will not, both with its own words;
-/// Code::protocol if this is not what a server answers to the question.
+/// A user of the cluster.
+struct EtcdLogin {
+  std::string user{};  ///< empty: none
+  std::string password{};
+};
+constexpr const char* kEtcdLoginPath = "/v3/auth/authenticate";
+/// The body of a question for a token.
+std::string etcd_login(const EtcdLogin& login);
+/// The token, which goes into the header Authorization of every question. Errors as below.
+Result<std::string> understand_etcd_login(const net::HttpAnswer& answer);
+
+/// Code::peer_lost if the server says that it cannot answer now, Code::refused if it wants another token, Code::io if
+/// it will not answer, all with its own words; Code::protocol if this is not what a server answers to the question.
 Result<EtcdAnswer> understand_etcd(EtcdQuestion question, const net::HttpAnswer& answer);
 
 }  // namespace pliant::membership

@@ -34,8 +34,8 @@ class Store {
   static constexpr std::size_t kLongestText = 256 * 1024;
 
   virtual ~Store() = default;
-  /// Errors of all three: Code::peer_lost if no server answers in time, Code::io if one says no, Code::protocol if what
-  /// they say makes no sense.
+  /// Errors of all three: Code::peer_lost if no server answers in time, Code::io if one says no, Code::refused if one
+  /// does not prove that it is the right one, or does not trust us, Code::protocol if what they say makes no sense.
   virtual void read(const std::string& key, std::function<void(Result<Entry>)> done) = 0;
   /// Stores `text` if the value still has `revision` (0: if there is none). Code::invalid if it is too long. After any
   /// other error it may have happened all the same, or happen later while the value still has that revision: read()
@@ -50,6 +50,9 @@ class Store {
 /// IPv6 as "[fd00::1]:2379"; the port may be left out (2379), and so may the prefix ("/pliant/"). Names are resolved
 /// here, which may take long. Code::invalid if that is no store's address, Code::not_found if one of its names has
 /// none. Does not connect yet.
+/// "etcds://…": the same with TLS. Each server proves by its certificate that it has the name, or the address, that is
+/// written here. Files that such an address names (etcd_address.h) are read here; Code::not_found, Code::invalid or
+/// Code::refused if one is of no use.
 /// "dir:/path": in that directory of this machine (directory_store.h).
 Result<std::unique_ptr<Store>> open_store(net::Loop& loop, const std::string& url);
 

@@ -40,12 +40,14 @@ std::string text_of(const HttpRequest& request, const Endpoint& to) {
 /// Shared: what was posted looks whether it is gone.
 class HttpCall::Impl : public std::enable_shared_from_this<Impl> {
  public:
-  Impl(Loop& loop, Endpoint to, std::function<void(Result<HttpAnswer>)> on_end, HttpLimits limits)
-      : loop_(loop), to_(std::move(to)), on_end_(std::move(on_end)), parser_(limits) {}
+  Impl(Loop& loop, const HttpServer& server, std::function<void(Result<HttpAnswer>)> on_end, HttpLimits limits)
+      : loop_(loop), to_(server.endpoint), on_end_(std::move(on_end)), parser_(limits) {
+    if (server.tls) tls_.emplace(server.tls, server.name);
+  }
 
   void begin(const HttpRequest& request, std::chrono::milliseconds patience);
   void close();
-  bool sent() const { return !text_.empty() && sent_ == text_.size(); }
+  bool sent() const { return whole_ && all_sent(); }
 
  private:
   Status try_begin(const HttpRequest& request, std::chrono::milliseconds patience);
@@ -53,6 +55,8 @@ class HttpCall::Impl : public std::enable_shared_from_this<Impl> {
   Result<bool> talk();
   Status send_some();
   Result<bool> receive_some();
+  Status take_in(std::string_view bytes);
+  bool all_sent() const { return sent_ == bytes_.size(); }
   void fail(const Error& error);
   void end(Result<HttpAnswer> result);
 
@@ -62,8 +66,10 @@ class HttpCall::Impl : public std::enable_shared_from_this<Impl> {
   HttpAnswerParser parser_;
   Fd socket_;
   bool connected_ = false;
-  std::string text_;
-  std::size_t sent_ = 0;  // of text_
+  std::optional<TlsStream> tls_;
+  std::string bytes_;     // to be sent
+  std::size_t sent_ = 0;  // of bytes_
+  bool whole_ = false;    // the request is in bytes_
   std::optional<Loop::Timer> limit_;
 };
 
@@ -79,7 +85,14 @@ Status HttpCall::Impl::try_begin(const HttpRequest& request, std::chrono::millis
   if (!can_be_written(request)) return Error{Code::invalid, "a request that cannot be written as HTTP"};
   auto begun = tcp_connect(to_);
   if (!begun.ok()) return begun.error();
-  text_ = text_of(request, to_);
+  auto text = text_of(request, to_);
+  if (tls_) {
+    tls_->write(text);
+    PLIANT_TRY(take_in({}));  // its first bytes
+  } else {
+    bytes_ = std::move(text);
+    whole_ = true;
+  }
   socket_ = std::move(begun).value();
   loop_.watch(
       socket_.get(), [this] { proceed(); }, [this] { proceed(); });
@@ -107,14 +120,14 @@ Result<bool> HttpCall::Impl::talk() {
 }
 
 Status HttpCall::Impl::send_some() {
-  while (!sent()) {
-    auto size = ::send(socket_.get(), text_.data() + sent_, text_.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
+  while (!all_sent()) {
+    auto size = ::send(socket_.get(), bytes_.data() + sent_, bytes_.size() - sent_, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (size < 0 && errno == EINTR) continue;
     if (size < 0 && (errno == EAGAIN || errno == ENOBUFS || errno == ENOMEM)) break;
     if (size < 0) return lost_connection(errno);
     sent_ += static_cast<std::size_t>(size);
   }
-  loop_.want_writable(socket_.get(), !sent());
+  loop_.want_writable(socket_.get(), !all_sent());
   return {};
 }
 
@@ -123,8 +136,24 @@ Result<bool> HttpCall::Impl::receive_some() {
   auto size = recv(socket_.get(), chunk.data(), chunk.size(), MSG_DONTWAIT);
   if (size < 0 && (errno == EAGAIN || errno == EINTR)) return false;
   if (size < 0) return lost_connection(errno);
-  PLIANT_TRY(size == 0 ? parser_.end() : parser_.feed({chunk.data(), static_cast<std::size_t>(size)}));
+  if (size > 0) PLIANT_TRY(take_in({chunk.data(), static_cast<std::size_t>(size)}));
+  if (size == 0 && tls_ && !tls_->ended() && !parser_.done())
+    return Error{Code::peer_lost, tls_->shook_hands() ? "it hung up in the middle of its answer"  // or was cut off
+                                                      : "it hung up at once: perhaps it does not speak TLS"};
+  if (size == 0) PLIANT_TRY(parser_.end());
   return parser_.done();
+}
+
+/// What comes from the other end; of TLS also what is to be sent because of it.
+Status HttpCall::Impl::take_in(std::string_view bytes) {
+  if (!tls_) return parser_.feed(bytes);
+  std::string text;
+  auto advanced = tls_->advance(bytes, text);
+  bytes_ += std::exchange(tls_->outgoing(), {});
+  whole_ = tls_->all_written();
+  if (!advanced.ok() && socket_) (void)send_some();  // the other end should hear why
+  if (!text.empty()) PLIANT_TRY(parser_.feed(text));
+  return parser_.done() ? Status() : advanced;
 }
 
 void HttpCall::Impl::fail(const Error& error) { end(Error{error.code, to_.text() + ": " + error.message}); }
@@ -143,10 +172,10 @@ void HttpCall::Impl::close() {
   limit_.reset();
 }
 
-HttpCall::HttpCall(Loop& loop, const Endpoint& to, const HttpRequest& request,
+HttpCall::HttpCall(Loop& loop, const HttpServer& server, const HttpRequest& request,
                    std::function<void(Result<HttpAnswer>)> on_end, std::chrono::milliseconds patience,
                    HttpLimits limits)
-    : impl_(std::make_shared<Impl>(loop, to, std::move(on_end), limits)) {
+    : impl_(std::make_shared<Impl>(loop, server, std::move(on_end), limits)) {
   impl_->begin(request, patience);
 }
 

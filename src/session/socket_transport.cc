@@ -6,6 +6,7 @@
 
 #include "base/log.h"
 #include "base/system.h"
+#include "membership/signed_store.h"
 #include "session/coordinator_link.h"
 #include "session/worker_note.h"
 
@@ -18,10 +19,13 @@ class SocketTransport final : public Transport {
 
   void start(TransportEvents events) override {
     std::optional<net::Credentials> credentials;
-    if (options_.hosts)
+    std::optional<membership::ValueSigner> signer;  // a job on one host has no secret, and a store of its own
+    if (options_.hosts) {
+      signer = {options_.hosts->secret, options_.job};
       credentials = {options_.hosts->secret,
                      {net::Purpose::coordinator, options_.job, options_.self.id, UINT64_MAX, 0, 0},
                      options_.hosts->address};
+    }
     auto heard = once_made(events);
     // Who is left behind must be able to come back, and somebody must decide who is.
     heard.loses_standing_still = !options_.coordinator.empty() && (options_.hosts || !options_.store.empty());
@@ -30,7 +34,7 @@ class SocketTransport final : public Transport {
       mesh_ = std::make_unique<collective::Mesh>(options_.job, options_.self, std::move(options_.listener),
                                                  std::move(heard), std::move(options_.hosts), options_.watch);
     }
-    if (!options_.store.empty()) open_store(options_.store);
+    if (!options_.store.empty()) open_store(options_.store, signer);
     if (options_.coordinator.empty()) return;
     mesh_->run([&] {
       LinkEvents line{events.introduce, events.on_coordinator, events.on_silence};
@@ -131,10 +135,11 @@ class SocketTransport final : public Transport {
   }
   void wait_until_made() { std::lock_guard lock(making_); }
 
-  void open_store(const std::string& address) {
+  void open_store(const std::string& address, const std::optional<membership::ValueSigner>& signer) {
     Status opened;
     mesh_->run([&] {
-      auto store = membership::open_store(mesh_->loop(), address);
+      auto store = signer ? membership::open_signed_store(mesh_->loop(), address, *signer)
+                          : membership::open_store(mesh_->loop(), address);
       if (store.ok())
         store_ = std::move(store).value();
       else

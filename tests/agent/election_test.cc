@@ -148,6 +148,50 @@ TEST_F(Elections, ItsOwnPlaceIsNotTakenOver) {
   EXPECT_TRUE(host.offers.empty());
 }
 
+/// The coordinator stores it again, if it lives.
+TEST_F(Elections, APlaceThatIsGoneIsNotTakenBeforePatienceIsOver) {
+  take_place("tcp:b");
+  Host host(server_, "a");
+  run_for(100ms);
+  ASSERT_EQ(host.place, "tcp:b");
+  host.answers(true);
+  run_for(1s);
+  ASSERT_TRUE(server_.remove_all("job/").ok());
+  host.answers(false);
+  run_for(Election::kPatience - 50ms);
+  EXPECT_TRUE(host.offers.empty());
+  run_for(150ms);
+  EXPECT_EQ(stored(), "tcp:a");
+  EXPECT_TRUE(host.here);
+}
+
+TEST_F(Elections, ItsOwnPlaceIsStoredAgain) {
+  Host host(server_, "a");
+  run_for(100ms);
+  ASSERT_TRUE(host.here);
+  host.offers.clear();
+  ASSERT_TRUE(server_.remove_all("job/").ok());
+  run_for(100ms);
+  EXPECT_EQ(stored(), "tcp:a");
+  EXPECT_TRUE(host.offers.empty()) << "the coordinator that is there stays";
+}
+
+TEST_F(Elections, NobodyIsLookedForAtAPlaceThatWasRemoved) {
+  take_place("tcp:b");
+  std::vector<std::string> places;
+  ElectionEvents events;
+  events.offer = [&]() -> Result<std::string> {
+    EXPECT_TRUE(server_.remove_all("job/").ok());  // after it was read, before it is replaced
+    return std::string("tcp:a");
+  };
+  events.on_place = [&](const std::string& address, bool) { places.push_back(address); };
+  events.on_trouble = [](const std::string& line) { ADD_FAILURE() << line; };
+  Election election(scheduler_, server_.open(), "job", events);
+  for (auto at : {0s, 1s, 2s}) scheduler_.after(at, [&election] { election.tick(1s); });
+  run_for(1500ms);
+  EXPECT_EQ(places, std::vector<std::string>{"tcp:b"});
+}
+
 TEST(Election, OfTwoThatOfferThemselvesTogetherOnlyOneGetsThePlace) {
   int races = 0;
   for (std::uint64_t seed = 1; seed <= 50; ++seed) {

@@ -142,6 +142,80 @@ TEST_F(Tenures, AnotherBeginningCountsForNothing) {
   EXPECT_FALSE(found_->said);
 }
 
+/// Only the one that begins a job removes what is stored of it: if that is gone, somebody else has done it.
+TEST_F(Tenures, AJobThatHasBegunIsNotBegunAnewBecauseTheStoreHasLostIt) {
+  begin(true, memory_in_view(3));
+  run_for(1s);
+  EXPECT_TRUE(serves_);
+  ASSERT_TRUE(found_);
+  EXPECT_EQ(found_->view.epoch, 3U);
+  EXPECT_GT(found_->next_id, memory_in_view(3).next_id + 64) << "others may have used some since";
+}
+
+TEST_F(Tenures, WhatIsGoneIsStoredAgain) {
+  auto& tenure = begin();
+  run_for(1s);
+  tenure.remember(memory_with(5));
+  run_for(1s);
+  ASSERT_TRUE(stored());
+  ASSERT_TRUE(server_.remove_all("job/").ok());
+  run_for(2s);
+  EXPECT_EQ(server_.read(place_key("job")).value().text, "tcp:here");
+  ASSERT_TRUE(stored());
+  EXPECT_EQ(stored()->wanted, 5U);
+  auto now = server_.read(memory_key("job")).value();
+  ASSERT_TRUE(server_.replace(memory_key("job"), now.revision, memory_text(memory_with(77))).value().won);
+  run_for(2s);
+  EXPECT_EQ(stored()->wanted, 5U) << "nobody else writes it";
+  EXPECT_FALSE(succeeded_);
+}
+
+TEST_F(Tenures, WhatIsSaidWaitsForAPlaceThatIsGone) {
+  auto& tenure = begin();
+  run_for(1s);
+  ASSERT_TRUE(server_.remove_all("job/").ok());
+  bool sure = false;
+  tenure.remember(memory_with(5));
+  tenure.once_sure([&](bool is) {
+    sure = is;
+    EXPECT_EQ(server_.read(place_key("job")).value().text, "tcp:here");
+    EXPECT_EQ(stored()->wanted, 5U);
+  });
+  run_for(2s);
+  EXPECT_TRUE(sure);
+}
+
+TEST_F(Tenures, AJobThatIsOverMayBeForgotten) {
+  auto& tenure = begin();
+  run_for(1s);
+  auto over = memory_in_view(3);
+  over.said = wire::Over{static_cast<std::uint8_t>(Outcome::finished)};
+  tenure.remember(over);
+  run_for(1s);
+  ASSERT_TRUE(stored());
+  ASSERT_TRUE(server_.remove_all("job/").ok());
+  bool said = false;
+  tenure.once_sure([&](bool) { said = true; });
+  run_for(5s);
+  EXPECT_TRUE(said);
+  EXPECT_FALSE(stored());
+  EXPECT_EQ(server_.read(place_key("job")).value().revision, 0U);
+}
+
+/// Whoever has taken the place may have written what it knows before this one hears of that.
+TEST_F(Tenures, ASuccessorsMemoryIsNotOverwritten) {
+  auto& tenure = begin();
+  run_for(1s);
+  tenure.remember(memory_with(5));
+  run_for(1s);
+  auto now = server_.read(memory_key("job")).value();
+  ASSERT_TRUE(server_.replace(place_key("job"), 1, "tcp:there").value().won);
+  ASSERT_TRUE(server_.replace(memory_key("job"), now.revision, memory_text(memory_with(6))).value().won);
+  run_for(2s);
+  EXPECT_TRUE(succeeded_);
+  EXPECT_EQ(stored()->wanted, 6U);
+}
+
 TEST_F(Tenures, WhatIsSaidIsStored) {
   auto& tenure = begin();
   run_for(1s);

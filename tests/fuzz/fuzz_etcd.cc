@@ -37,9 +37,22 @@ std::vector<Bytes> seeds() {
       input_of(EtcdQuestion::range, 0, kHeader + "," + kFound + "}"),
       input_of(EtcdQuestion::txn, 0, kHeader + R"(,"succeeded":true})"),
       input_of(EtcdQuestion::txn, 0, kHeader + R"(,"responses":[{"response_range":)" + kHeader + "," + kFound + "}}]}"),
+      input_of(EtcdQuestion::range, 0, kHeader + R"(,"token":"sssvIpwfnLAcWAQH.9"})"),
+      input_of(EtcdQuestion::range, 1, R"({"error":"etcdserver: invalid auth token","code":16})"),
       input_of(EtcdQuestion::txn, 1, R"({"error":"etcdserver: key is not provided","code":3})"),
       input_of(EtcdQuestion::txn, 3, R"({"error":"etcdserver: no leader","code":14})"),
       input_of(EtcdQuestion::range, 2, "Zm9vYg==")};
+}
+
+/// One line without spaces, that fits into a header.
+void check_login(const net::HttpAnswer& answer) {
+  auto token = membership::understand_etcd_login(answer);
+  if (!token.ok()) {
+    PLIANT_ASSERT(token.error().message.find('\n') == std::string::npos);
+    return;
+  }
+  PLIANT_ASSERT(answer.status == 200 && !token.value().empty() && token.value().size() <= answer.body.size());
+  for (char c : token.value()) PLIANT_ASSERT(c > ' ' && c <= '~');
 }
 
 void run(std::span<const std::uint8_t> input) {
@@ -48,6 +61,7 @@ void run(std::span<const std::uint8_t> input) {
   auto status = kStatuses[input[1] % 4];
   std::string body(reinterpret_cast<const char*>(input.data()) + 2, input.size() - 2);
   check_base64(body);
+  check_login({status, body});
   auto answer = membership::understand_etcd(question, {status, body});
   if (!answer.ok()) {
     PLIANT_ASSERT(answer.error().message.size() < 300);

@@ -1,6 +1,8 @@
+#include "membership/etcd_address.h"
+
 #include <gtest/gtest.h>
 
-#include "membership/etcd.h"
+#include "membership/store.h"
 
 namespace pliant::membership {
 namespace {
@@ -61,6 +63,41 @@ TEST(EtcdAddress, NonsenseIsRefused) {
     ASSERT_FALSE(address.ok()) << url;
     EXPECT_EQ(address.error().code, Code::invalid) << url;
   }
+}
+
+TEST(EtcdAddress, WithTlsHasOptions) {
+  auto plain = parse_etcd_address("etcds://a:1/team").or_throw();
+  EXPECT_TRUE(plain.tls);
+  EXPECT_EQ(plain.prefix, "/team/");
+  EXPECT_EQ(plain.ca + plain.cert + plain.key + plain.user + plain.password_file, "");
+  auto all = parse_etcd_address("etcds://a?ca=/c%20a.pem&cert=/c&key=/k&user=me%26you&password=/p").or_throw();
+  EXPECT_EQ(all.prefix, "/pliant/");
+  EXPECT_EQ(all.ca, "/c a.pem");
+  EXPECT_EQ(all.cert, "/c");
+  EXPECT_EQ(all.key, "/k");
+  EXPECT_EQ(all.user, "me&you");
+  EXPECT_EQ(all.password_file, "/p");
+}
+
+TEST(EtcdAddress, WhatIsPutTogetherIsTakenApart) {
+  EtcdAddress address{{{"10.0.0.1", 1}, {"fd00::1", 2379}, {"store", 80}}, "/a/b/"};
+  EXPECT_EQ(etcd_url(address), "etcd://10.0.0.1:1,[fd00::1]:2379,store:80/a/b/");
+  EXPECT_EQ(parse_etcd_address(etcd_url(address)).or_throw(), address);
+  address.tls = true;
+  EXPECT_EQ(parse_etcd_address(etcd_url(address)).or_throw(), address);
+  address.ca = "/with space/&=?%\xc3\xa4/ca.pem";
+  address.cert = "/c";
+  address.key = "/k";
+  address.user = "a user";
+  address.password_file = "/p";
+  EXPECT_EQ(parse_etcd_address(etcd_url(address)).or_throw(), address);
+}
+
+TEST(EtcdAddress, NonsenseInOptionsIsRefused) {
+  for (std::string options : {"ca", "ca=", "=x", "x=y", "ca=%", "ca=%2", "ca=%zz", "ca=%00", "ca=a&ca=b", "cert=/c",
+                              "key=/k", "user=me", "password=/p", "ca=a?ca=b&x"})
+    EXPECT_FALSE(parse_etcd_address("etcds://a/b?" + options).ok()) << options;
+  EXPECT_FALSE(parse_etcd_address("etcd://a/b?ca=/x").ok()) << "without TLS there is nothing to check";
 }
 
 TEST(EtcdAddress, NamesAreResolved) {

@@ -69,7 +69,7 @@ TEST(EtcdMessages, RefusalsKeepTheirWords) {
       {400, R"({"error":"\u0061)" + std::string(1000, 'x') + "\"}", Code::io, "a" + std::string(199, 'x')},
       {500, R"({"error":{},"code":"14"})", Code::io, "an error without words"},
       {502, "<html>Bad Gateway</html>", Code::peer_lost, "HTTP status 502"},
-      {404, "Not Found\n", Code::protocol, "not what an etcd server answers: HTTP status 404"},
+      {404, "Not Found\n", Code::protocol, "not what an etcd server answers: HTTP status 404: Not Found"},
       {301, "", Code::protocol, "not what an etcd server answers: HTTP status 301"},
   };
   for (const auto& one : kCases) {
@@ -119,6 +119,28 @@ TEST(EtcdMessages, NonsenseIsRefused) {
     ASSERT_FALSE(answer.ok()) << body;
     EXPECT_EQ(answer.error().code, Code::protocol) << body;
   }
+}
+
+// ---- users ----
+
+TEST(EtcdMessages, AUserGetsAToken) {
+  EXPECT_EQ(etcd_login({"me", "a \"b\""}), R"({"name":"me","password":"a \"b\""})");
+  EXPECT_EQ(understand_etcd_login({200, R"({"header":{"revision":"3"},"token":"abc.1"})"}).or_throw(), "abc.1");
+  for (std::string body :
+       {"", "{}", R"({"token":""})", R"({"token":7})", R"({"token":"a b"})", R"({"token":"a\r\nb"})"})
+    EXPECT_EQ(understand_etcd_login({200, body}).error().code, Code::protocol) << body;
+  auto wrong = understand_etcd_login({400, R"({"error":"invalid user ID or password","code":3})"});
+  EXPECT_EQ(wrong.error().code, Code::io);
+  EXPECT_EQ(understand_etcd_login({503, R"({"error":"no leader","code":14})"}).error().code, Code::peer_lost);
+}
+
+TEST(EtcdMessages, ATokenThatDoesNotCountAnyMoreIsSaid) {
+  for (const auto* body : {R"({"error":"etcdserver: invalid auth token","code":16})",
+                           R"({"error":"etcdserver: revision of auth store is old","code":3})"})
+    EXPECT_EQ(understand_etcd(EtcdQuestion::range, {400, body}).error().code, Code::refused) << body;
+  EXPECT_EQ(
+      understand_etcd(EtcdQuestion::range, {403, R"({"error":"etcdserver: permission denied","code":7})"}).error().code,
+      Code::io);
 }
 
 }  // namespace

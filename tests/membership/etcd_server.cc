@@ -35,6 +35,12 @@ net::Endpoint free_port(const std::string& address) {
 
 std::string name_of(const std::string& folder) { return fs::path(folder).filename(); }
 
+std::vector<std::string> tls_flags(const EtcdServer::Tls& tls) {
+  std::vector<std::string> flags = {"--cert-file=" + tls.cert, "--key-file=" + tls.key};
+  if (tls.asks_clients) flags.insert(flags.end(), {"--client-cert-auth", "--trusted-ca-file=" + tls.ca});
+  return flags;
+}
+
 std::vector<std::string> command(const std::string& folder, const std::string& client) {
   const std::string kUnused = "http://127.0.0.1:1";  // nobody calls an only member
   return {kProgram,
@@ -71,7 +77,7 @@ pid_t launch(const std::vector<std::string>& words, const std::string& log) {
 }
 
 /// Empty if there is none.
-std::string answer_of(const net::Endpoint& server, const net::HttpRequest& request) {
+std::string answer_of(const net::HttpServer& server, const net::HttpRequest& request) {
   net::Loop loop;
   std::string body;
   net::HttpCall call(
@@ -95,7 +101,7 @@ std::string text_of(const std::string& file) {
 
 bool EtcdServer::is_installed() { return access(kProgram, X_OK) == 0; }
 
-EtcdServer::EtcdServer(const std::string& address) {
+EtcdServer::EtcdServer(const std::string& address, std::optional<Tls> tls) : tls_(std::move(tls)) {
   auto pattern = (fs::temp_directory_path() / "pliant-etcd-XXXXXX").string();
   if (!mkdtemp(pattern.data())) throw std::runtime_error("no folder for etcd");
   folder_ = pattern;
@@ -114,7 +120,10 @@ EtcdServer::~EtcdServer() {
 
 /// False if it has ended.
 bool EtcdServer::start() {
-  pid_ = launch(command(folder_, "http://" + endpoint_.text()), folder_ + "/log");
+  auto words = command(folder_, (tls_ ? "https://" : "http://") + endpoint_.text());
+  if (tls_)
+    for (const auto& flag : tls_flags(*tls_)) words.push_back(flag);
+  pid_ = launch(words, folder_ + "/log");
   auto end = std::chrono::steady_clock::now() + kHangGuard;
   while (!is_healthy()) {
     if (has_ended()) return false;
@@ -126,8 +135,29 @@ bool EtcdServer::start() {
 
 /// One that is well, and not another test's that was faster to take the port.
 bool EtcdServer::is_healthy() const {
-  return answer_of(endpoint_, {.path = "/health"}) == R"({"health":"true"})" &&
-         answer_of(endpoint_, {"POST", "/v3/cluster/member/list", "{}"}).find(name_of(folder_)) != std::string::npos;
+  return answer({.path = "/health"}) == R"({"health":"true"})" &&
+         answer({"POST", "/v3/cluster/member/list", "{}"}).find(name_of(folder_)) != std::string::npos;
+}
+
+/// Its own certificate is good enough for itself.
+std::string EtcdServer::answer(const net::HttpRequest& request) const {
+  if (!tls_) return answer_of(endpoint_, request);
+  auto context = net::TlsContext::open({tls_->ca, tls_->cert, tls_->key}).or_throw();
+  return answer_of({endpoint_, endpoint_.address, context}, request);
+}
+
+void EtcdServer::ask_for_passwords(const std::string& password) {
+  auto do_it = [this](const std::string& path, const std::string& body) {
+    if (answer({"POST", "/v3/auth/" + path, body}).empty()) throw std::runtime_error("etcd does not do " + path);
+  };
+  for (std::string user : {"root", "job"}) {
+    do_it("user/add", R"({"name":")" + user + R"(","password":")" + password + R"("})");
+    do_it("role/add", R"({"name":")" + user + R"("})");
+    do_it("user/grant", R"({"user":")" + user + R"(","role":")" + user + R"("})");
+  }
+  // Keys from "/jobs/" to "/jobs0", for reading and writing.
+  do_it("role/grant", R"({"name":"job","perm":{"permType":"READWRITE","key":"L2pvYnMv","range_end":"L2pvYnMw"}})");
+  do_it("enable", "{}");
 }
 
 bool EtcdServer::has_ended() {

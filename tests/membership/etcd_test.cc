@@ -25,9 +25,10 @@ constexpr std::chrono::milliseconds kLong{net::kHangGuard};
 class Client {
  public:
   /// With as much patience as a busy machine may ask for.
-  explicit Client(std::vector<net::Endpoint> servers, std::chrono::milliseconds patience = kLong,
+  explicit Client(const std::vector<net::Endpoint>& servers, std::chrono::milliseconds patience = kLong,
                   const std::string& prefix = "/test/") {
-    place_.do_there([&] { store_ = std::make_unique<Etcd>(place_.loop(), std::move(servers), prefix, patience); });
+    std::vector<net::HttpServer> plain(servers.begin(), servers.end());
+    place_.do_there([&] { store_ = std::make_unique<Etcd>(place_.loop(), plain, prefix, patience); });
   }
   /// As programs open it.
   explicit Client(const std::string& url) {
@@ -168,7 +169,7 @@ TEST_F(EtcdTest, ManyAtOnceAreAllAnswered) {
   net::LoopThread place;
   std::unique_ptr<Store> store;
   auto good = place.outcome_of<int>([&](auto done) {
-    store = std::make_unique<Etcd>(place.loop(), here(), "/test/", kLong);
+    store = std::make_unique<Etcd>(place.loop(), std::vector<net::HttpServer>{here()[0]}, "/test/", kLong);
     auto left = std::make_shared<int>(60);
     auto won = std::make_shared<int>(0);
     for (int i = 0; i < 60; ++i)
@@ -329,7 +330,7 @@ TEST(EtcdLifetime, NobodyIsCalledBackAfterItsEnd) {
   ScriptedServer server(ScriptedServer::answers_json("200 OK", R"({"header":{"revision":"1"}})"));
   net::LoopThread place;
   place.do_there([&] {
-    Etcd store(place.loop(), {server.endpoint()}, "/test/");
+    Etcd store(place.loop(), {net::HttpServer(server.endpoint())}, "/test/");
     store.read("a", [](const auto&) { ADD_FAILURE() << "it is gone"; });
     store.replace("a", 0, std::string(Store::kLongestText + 1, 'x'),
                   [](const auto&) { ADD_FAILURE() << "it is gone"; });
@@ -344,7 +345,7 @@ TEST(EtcdLifetime, ItMayBeDestroyedWhileItCallsBack) {
     net::LoopThread place;
     std::unique_ptr<Store> store;
     auto good = place.outcome_of<bool>([&](auto done) {
-      store = std::make_unique<Etcd>(place.loop(), std::vector{to}, "/test/", kLong);
+      store = std::make_unique<Etcd>(place.loop(), std::vector<net::HttpServer>{to}, "/test/", kLong);
       auto end = [&store, done,
                   text = std::string("what is captured outlives the store until it returns")](auto result) {
         store.reset();
