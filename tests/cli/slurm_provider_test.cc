@@ -168,8 +168,9 @@ TEST_F(FakeSlurm, SlotsAreRoundedUpToSlurmJobsAndCapacityCountsIdleNodes) {
   EXPECT_TRUE(eventually([&] { return ask([&] { return provider_->capacity(); }) == (3U + 3U) * 2; }));
   ASSERT_TRUE(goes_on("squeue", 2));
   EXPECT_EQ(calls("sbatch"), 3U);
-  EXPECT_SAYS(read_all(fake("script")), "secret hush\n");
-  EXPECT_EQ(read_all(fake("sbatch.calls")).find("hush"), std::string::npos);
+  EXPECT_SAYS(read_all(fake("script")), "<\"$ticket\"");
+  for (const char* seen : {"script", "sbatch.calls"})
+    EXPECT_EQ(read_all(fake(seen)).find("hush"), std::string::npos) << seen;
   EXPECT_EQ(jobs()[2].host, "n3.3");
   EXPECT_EQ(ask([&] { return provider_->outputs(); })[2], path("job/host-3"));
   end();
@@ -336,7 +337,9 @@ TEST_F(RealSlurm, FourRunTwoGoAnotherHeadGoesOnAndNothingIsLeft) {
   EXPECT_SAYS(read_all(path("said")), "start " + first.host + " --slots=2\n");
   EXPECT_TRUE(eventually([&] { return read_all(path(fmt::format("ticket.{}", first.id))) == kTicket; }));
   EXPECT_EQ(shell("ps -eo args | grep -c '[h]ush' || true"), "0\n");
-  EXPECT_EQ(shell(fmt::format("scontrol write batch_script {} - | grep -c hush || true", first.id)), "0\n");
+  auto script = shell(fmt::format("scontrol write batch_script {} -", first.id));
+  EXPECT_SAYS(script, "run --join=-");
+  EXPECT_EQ(script.find("hush"), std::string::npos) << script;
   EXPECT_TRUE(eventually([&] { return ask([&] { return provider_->capacity(); }) == 8U; }));
 
   release(4);
