@@ -26,7 +26,7 @@ std::string usable(const std::string& flag, const std::string& dir, mode_t mode)
   auto path = fs::absolute(dir).lexically_normal().string();
   if (path.size() > 1 && path.ends_with('/')) path.pop_back();
   auto made = make_directories(path, folder_mode(mode));
-  if (!made.ok()) throw Failure(Code::io, fmt::format("{} {}: {}", flag, path, made.error().message));
+  if (!made.ok()) throw Failure(Code::io, fmt::format("{}: {}", flag, made.error().message));
   auto own = OwnDirectory::open(path, Links::own);
   if (!own.ok())
     throw Failure(own.error().code,

@@ -36,6 +36,22 @@ Result<bool> follows_link(const std::string& path, Links links) {
                                           links == Links::own ? " that another user made" : "")};
 }
 
+/// 0, or what keeps it from being there.
+int try_to_make(const std::string& path, mode_t mode) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) return 0;
+  auto parent = std::filesystem::path(path).parent_path();
+  if (!parent.empty() && parent != path)
+    if (int problem = try_to_make(parent, mode)) return problem;
+  if (mkdir(path.c_str(), mode) != 0) {
+    int problem = errno;
+    bool there = problem == EEXIST && std::filesystem::is_directory(path, ignored);
+    return there ? 0 : problem == EEXIST ? ENOTDIR : problem;
+  }
+  (void)chmod(path.c_str(), mode);  // what the umask took away; a file system without modes has nothing to say
+  return 0;
+}
+
 }  // namespace
 
 Result<OwnDirectory> OwnDirectory::open(const std::string& path, Links links) {
@@ -51,16 +67,7 @@ Result<OwnDirectory> OwnDirectory::open(const std::string& path, Links links) {
 }
 
 Status make_directories(const std::string& path, mode_t mode) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) return {};
-  auto parent = std::filesystem::path(path).parent_path();
-  if (!parent.empty() && parent != path) PLIANT_TRY(make_directories(parent, mode));
-  if (mkdir(path.c_str(), mode) != 0) {
-    auto why = errno;
-    if (why == EEXIST && std::filesystem::is_directory(path, ignored)) return {};
-    return errno_error("cannot create " + path, why);
-  }
-  (void)chmod(path.c_str(), mode);  // what the umask took away; a file system without modes has nothing to say
+  if (int problem = try_to_make(path, mode)) return errno_error("cannot create " + path, problem);
   return {};
 }
 
