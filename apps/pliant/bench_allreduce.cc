@@ -17,6 +17,7 @@
 #include <numeric>
 
 #include "apps/pliant/bench_meeting.h"
+#include "apps/pliant/process.h"
 #include "base/clock.h"
 #include "base/system.h"
 #include "collective/group.h"
@@ -303,18 +304,14 @@ Result<AllReduceTiming> time_allreduce(const AllReduceCase& what) {
       for (;;) turns.fetch_add(1, std::memory_order_relaxed);
     }));
   bool failed = false;
-  for (auto remaining = children.size(); remaining > 0; --remaining) {
+  while (!children.empty()) {
     int status = 0;
-    pid_t ended = 0;
-    do ended = waitpid(-1, &status, 0);
-    while (std::find(children.begin(), children.end(), ended) == children.end());
-    if (status == 0 || failed) continue;
+    if (std::erase(children, waitpid(-1, &status, 0)) == 0 || status == 0 || failed) continue;
     failed = true;  // the rest may wait in the gate for ever
-    for (pid_t child : children)
-      if (child != ended) kill(child, SIGKILL);
+    for (pid_t child : children) kill_child(child);
   }
   for (pid_t stranger : strangers) {
-    kill(stranger, SIGKILL);
+    kill_child(stranger);
     waitpid(stranger, nullptr, 0);
   }
   AllReduceTiming timing;

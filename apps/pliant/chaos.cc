@@ -157,13 +157,12 @@ int report_on(const Flags& flags, const Report& report, bool replaced_agent, con
 }
 
 int run_chaos(const Flags& flags) {
-  auto base = job_base().or_throw();
-  auto found = choose_job(base, flags.job);
+  auto found = choose_job(flags.job);
   if (!found.ok()) return refuse(found.error().message);
   const auto& job = found.value();
   if (job.record.is_part())
     return refuse(fmt::format("'{}' is one host's part of job '{}'", job.record.name, job.record.job));
-  Observer observer(base, job.dir, flags.record.empty() ? records_of(job) : flags.record);
+  Observer observer(job.base(), job.dir, flags.record.empty() ? records_of(job) : flags.record);
   observer.look();
   StormOptions options;
   options.plan = plan_options(flags, job, observer.wanted());

@@ -20,6 +20,7 @@ Result<WatchedProcess> Children::spawn(const std::vector<std::string>& words) co
   options.out = options.err = log_;
   getrlimit(RLIMIT_NOFILE, &options.files);
   options.append = true;
+  options.follow_links = true;  // --log may be /dev/stderr
   options.own_session = true;
   return WatchedProcess::spawn(options);
 }

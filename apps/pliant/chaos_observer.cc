@@ -1,7 +1,6 @@
 #include "apps/pliant/chaos_observer.h"
 
 #include <fmt/format.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -17,16 +16,6 @@ namespace pliant::cli::chaos {
 namespace {
 
 constexpr double kTrustedAfter = 2;  // seconds as a member, where no records say more
-
-bool is_owned(const std::string& path) {
-  struct stat seen {};
-  return lstat(path.c_str(), &seen) == 0 && seen.st_uid == geteuid();
-}
-
-bool others_may_write(const std::string& path) {
-  struct stat seen {};
-  return stat(path.c_str(), &seen) != 0 || (seen.st_mode & (S_IWGRP | S_IWOTH)) != 0;
-}
 
 /// Directories of the job's hosts on this machine.
 std::vector<std::string> parts_of(const std::string& base, const std::string& job) {
@@ -151,8 +140,7 @@ std::string records_of(const Job& job) {
 }
 
 std::string objection_to(const Job& job) {
-  if (!is_owned(job.dir) || !is_owned(job.dir + "/job.json")) return fmt::format("{} belongs to another user", job.dir);
-  if (others_may_write(job.dir)) return fmt::format("others may write to {}", job.dir);
+  if (auto own = open_job(job.dir); !own.ok() && own.error().code == Code::refused) return own.error().message;
   std::vector<ProcessId> all = {job.record.agent, job.coordinator};
   for (const auto& worker : job.record.workers) all.push_back(worker.process);
   for (const auto& process : all)
@@ -164,7 +152,7 @@ std::string objection_to(const Job& job) {
 Result<Fd> open_own_process(const ProcessId& process) {
   auto opened = open_process(process);
   if (!opened.ok()) return opened;
-  if (process.pid <= 2 || !is_owned(fmt::format("/proc/{}", process.pid)))
+  if (process.pid <= 2 || user_of(process.pid) != geteuid())
     return Error{Code::refused, fmt::format("process {} belongs to another user", process.pid)};
   return opened;
 }

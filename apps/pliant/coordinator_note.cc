@@ -1,10 +1,9 @@
 #include "apps/pliant/coordinator_note.h"
 
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
 #include "agent/coordinator_memory.h"
+#include "apps/pliant/job_dir.h"
 
 namespace pliant::cli {
 
@@ -17,10 +16,8 @@ std::string note_text(const CoordinatorNote& note) {
 }
 
 std::optional<CoordinatorNote> read_note(const std::string& job_dir) {
-  std::ifstream file(job_dir + kNoteFile);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return note_from(text.str());
+  auto text = read_job_file(job_dir, kNoteFile);
+  return text ? note_from(*text) : std::nullopt;
 }
 
 std::optional<CoordinatorNote> note_from(const std::string& text) {

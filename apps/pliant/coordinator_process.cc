@@ -20,9 +20,11 @@
 #include "apps/pliant/coordinator_server.h"
 #include "apps/pliant/job_dir.h"
 #include "apps/pliant/job_records.h"
+#include "apps/pliant/process.h"
 #include "apps/pliant/rescue.h"
 #include "apps/pliant/worker_env.h"
 #include "base/log.h"
+#include "base/own_files.h"
 #include "membership/signed_store.h"
 #include "net/dialer.h"
 #include "net/tcp.h"
@@ -241,15 +243,14 @@ int CoordinatorProcess::run() {
 }
 
 int run_coordinator(const std::string& dir) {
-  auto job = read_job(dir);
-  if (!job) throw Failure(Code::not_found, dir + " is not a job's directory");
-  Fd lock(open((dir + "/coordinator.lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (!lock) throw Failure(Code::io, errno_error("cannot open the lock of job '" + job->record.name + "'").message);
+  leave_no_core_dumps();
+  auto job = open_job(dir).or_throw();
+  auto lock = OwnDirectory::open(dir).or_throw().open_file("coordinator.lock", O_RDWR | O_CREAT).or_throw();
   if (flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
-    fmt::print(stderr, "pliant coordinator: job '{}' has a coordinator already\n", job->record.name);
+    fmt::print(stderr, "pliant coordinator: job '{}' has a coordinator already\n", job.record.name);
     return kCoordinatorThere;
   }
-  CoordinatorProcess process(std::move(*job), std::move(lock));
+  CoordinatorProcess process(std::move(job), std::move(lock));
   process.start().or_throw();
   return process.run();
 }

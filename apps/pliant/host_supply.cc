@@ -24,9 +24,8 @@ Status HostSupply::open(Nanos grace) {
   if (plan.supply.provider.empty()) return {};
   auto slurm = slurm_of(plan.supply.provider);
   if (!slurm.ok()) return slurm.error();
-  auto ticket = read_ticket(ticket_file(dir_));
-  if (!ticket.ok()) return ticket.error();
-  SlurmPlace place{dir_, record_.name, plan.pliant, ticket_text(ticket.value()), grace};
+  if (auto ticket = read_ticket(ticket_file(dir_)); !ticket.ok()) return ticket.error();
+  SlurmPlace place{dir_, record_.name, plan.pliant, grace};
   auto nodes = std::make_unique<SlurmProvider>(loop_, slurm.value(), std::move(place), provider_events());
   slurm_ = nodes.get();
   provider_ = std::move(nodes);

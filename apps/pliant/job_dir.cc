@@ -16,6 +16,7 @@
 #include <sstream>
 
 #include "apps/pliant/coordinator_note.h"
+#include "base/own_files.h"
 #include "base/system.h"
 #include "membership/directory_store.h"
 
@@ -29,6 +30,7 @@ constexpr std::size_t kLongestName = 120;
 constexpr std::chrono::hours kProofKept{1};
 constexpr char kJobFile[] = "/job.json";
 constexpr char kEnvironmentFile[] = "/environment";
+constexpr std::size_t kLongestFile = 64 << 20;
 
 json to_json(const ProcessId& process) { return {{"pid", process.pid}, {"start", process.start}}; }
 ProcessId process_from(const json& from) {
@@ -108,16 +110,9 @@ Result<Fd> lock_base(const std::string& base) {
   return fd;
 }
 
-bool owned_by_us(const std::string& path) {
-  struct stat link {};
-  struct stat target {};
-  return lstat(path.c_str(), &link) == 0 && link.st_uid == geteuid() && stat(path.c_str(), &target) == 0 &&
-         target.st_uid == geteuid();
-}
-
 /// What a job's processes put into its directory. Anything else was put there by somebody else and is left alone.
 bool is_ours(const std::string& file) {
-  // Of Slurm: its note, the script, which holds the job's secret, and what its commands have written.
+  // Of Slurm: its note, the script, and what its commands have written.
   for (const char* program : {"sbatch", "squeue", "scancel", "sacct", "sinfo"})
     for (const char* end : {".out", ".err"})
       if (file == std::string(program) + end) return true;
@@ -132,12 +127,12 @@ bool is_ours(const std::string& file) {
 
 /// REQUIRES the base's lock. Removes what a dead job left; false if it runs, or if the directory is no job's.
 bool remove_if_dead(const std::string& dir) {
-  if (!owned_by_us(dir)) return false;
-  auto job = read_job(dir);
-  if (job && job->running()) return false;
+  auto job = open_job(dir);
+  if (!job.ok() && job.error().code == Code::refused) return false;
+  if (job.ok() && (job.value().running() || job.value().elsewhere())) return false;
   std::error_code ignored;
   for (const auto& file : fs::directory_iterator(dir, ignored))
-    if (job && is_ours(file.path().filename())) fs::remove(file.path(), ignored);
+    if (job.ok() && is_ours(file.path().filename())) fs::remove(file.path(), ignored);
   return rmdir(dir.c_str()) == 0;
 }
 
@@ -151,8 +146,13 @@ bool is_proof(const Job& job) {
 }
 
 Error in_the_way(const std::string& path, const std::string& name) {
-  if (auto job = read_job(path); job && job->running())
-    return {Code::refused, fmt::format("job '{}' is already running ('pliant ps' lists what runs)", name)};
+  auto job = open_job(path);
+  if (job.ok() && job.value().elsewhere())
+    return {Code::refused,
+            fmt::format("job '{}' is one of {}, with which this machine shares {} (choose another --name)", name,
+                        job.value().record.machine.name, job.value().base())};
+  if (job.ok() && job.value().running()) return {Code::refused, already_runs(name)};
+  if (!job.ok() && job.error().code == Code::refused) return job.error();
   return {Code::refused, fmt::format("{} is in the way: not a job's directory (choose another --name)", path)};
 }
 
@@ -175,6 +175,8 @@ std::string record_text(const JobRecord& record) {
     hosts.push_back(std::move(entry));
   }
   json all = {{"name", record.name},
+              {"machine", record.machine.name},
+              {"boot", record.machine.boot},
               {"job", record.job},
               {"host", record.host.name},
               {"slots", record.host.slots},
@@ -195,6 +197,7 @@ std::optional<JobRecord> record_from(const std::string& text) {
     auto all = json::parse(text);
     JobRecord record;
     record.name = all.at("name");
+    record.machine = {all.value("machine", ""), all.value("boot", "")};
     record.job = all.at("job");
     record.host = {all.at("host"), all.at("slots")};
     record.program = all.at("program");
@@ -214,14 +217,30 @@ std::optional<JobRecord> record_from(const std::string& text) {
   }
 }
 
-std::optional<Job> read_job(const std::string& dir) {
-  std::ifstream file(dir + kJobFile);
-  std::ostringstream text;
-  text << file.rdbuf();
-  auto record = record_from(text.str());
-  if (!record) return std::nullopt;
-  if (fs::path(dir).filename() != record->name) return std::nullopt;
+bool Machine::is_another() const {
+  if (name.empty()) return false;
+  auto here = this_machine();
+  return name != here.name && boot != here.boot;  // a machine may be given another name, or start again
+}
+
+Machine this_machine() {
+  Machine machine{host_name()};
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), machine.boot);
+  return machine;
+}
+
+std::string Job::base() const { return fs::path(dir).parent_path().string(); }
+
+Result<Job> open_job(const std::string& dir) {
+  auto opened = OwnDirectory::open(dir);
+  if (!opened.ok()) return opened.error();
+  auto text = opened.value().read_file(kJobFile + 1, kLongestFile);
+  if (!text.ok()) return text.error();
+  auto record = record_from(text.value());
+  if (!record || fs::path(dir).filename() != record->name)
+    return Error{Code::not_found, dir + " is not a job's directory"};
   Job job{std::move(*record), dir};
+  if (job.elsewhere()) return job;
   job.agent_alive = alive(job.record.agent);
   if (auto note = read_note(dir)) job.coordinator = note->process;
   job.coordinator_alive = alive(job.coordinator);
@@ -230,22 +249,16 @@ std::optional<Job> read_job(const std::string& dir) {
   return job;
 }
 
-Result<std::string> job_base() {
-  std::string base;
-  if (auto chosen = env("PLIANT_DIR"))
-    base = *chosen;
-  else if (auto runtime = env("XDG_RUNTIME_DIR"))
-    base = *runtime + "/pliant";
-  else
-    base = fmt::format("/tmp/pliant-{}", geteuid());
-  std::error_code problem;
-  base = fs::absolute(base, problem).lexically_normal().string();
-  if (base.size() > 1 && base.ends_with('/')) base.pop_back();
-  fs::create_directories(fs::path(base).parent_path(), problem);
-  if (mkdir(base.c_str(), 0700) != 0 && errno != EEXIST) return errno_error("cannot create " + base);
-  if (!fs::is_directory(base, problem)) return Error{Code::invalid, base + " is not a directory (set PLIANT_DIR)"};
-  if (!owned_by_us(base)) return Error{Code::refused, base + " belongs to another user (set PLIANT_DIR)"};
-  return base;
+std::optional<Job> read_job(const std::string& dir) {
+  auto job = open_job(dir);
+  return job.ok() ? std::optional(std::move(job).value()) : std::nullopt;
+}
+
+std::optional<std::string> read_job_file(const std::string& dir, const std::string& name) {
+  auto opened = OwnDirectory::open(dir);
+  if (!opened.ok()) return std::nullopt;
+  auto text = opened.value().read_file(name.substr(1), kLongestFile);
+  return text.ok() ? std::optional(std::move(text).value()) : std::nullopt;
 }
 
 std::string objection_to_name(std::string_view name) {
@@ -257,6 +270,10 @@ std::string objection_to_name(std::string_view name) {
   if (name[0] == '.' || name[0] == '-') return "a job's name begins with a letter or a digit";
   if (!std::all_of(name.begin(), name.end(), fits)) return "a job's name has only letters, digits and . _ + -";
   return {};
+}
+
+std::string already_runs(const std::string& name) {
+  return fmt::format("job '{}' is already running ('pliant ps' lists what runs)", name);
 }
 
 std::string part_name(const std::string& job, const std::string& host) { return job + "+" + host; }
@@ -279,13 +296,14 @@ Result<JobDir> JobDir::create(const std::string& base, const JobRecord& record) 
 Result<JobDir> JobDir::take_up(const std::string& base, Job& job, bool dead_too) {
   auto lock = lock_base(base);
   if (!lock.ok()) return lock.error();
-  auto now = read_job(job.dir);
-  if (!now || (!dead_too && !now->running()))
+  auto now = open_job(job.dir);
+  if (!now.ok() && now.error().code == Code::refused) return now.error();
+  if (!now.ok() || (!dead_too && !now.value().running()))
     return Error{Code::not_found, fmt::format("job '{}' has ended", job.record.name)};
-  if (now->agent_alive)
-    return Error{Code::refused,
-                 fmt::format("job '{}' has an agent already (process {})", job.record.name, now->record.agent.pid)};
-  job = std::move(*now);
+  if (now.value().agent_alive)
+    return Error{Code::refused, fmt::format("job '{}' has an agent already (process {})", job.record.name,
+                                            now.value().record.agent.pid)};
+  job = std::move(now).value();
   job.record.agent = this_process();
   JobDir dir(base, job.dir);
   if (auto written = dir.write(job.record); !written.ok()) {
@@ -307,22 +325,24 @@ JobDir::~JobDir() {
 
 Status JobDir::write(const JobRecord& record) const { return write_atomically(path_ + kJobFile, record_text(record)); }
 
-std::vector<Job> list_jobs(const std::string& base) {
-  std::vector<Job> jobs;
+JobList list_jobs(const std::string& base) {
+  JobList found;
   std::error_code problem;
   for (fs::directory_iterator entry(base, problem), end; !problem && entry != end; entry.increment(problem)) {
     auto dir = entry->path().string();
+    auto name = entry->path().filename().string();
     std::error_code ignored;
-    if (!objection_to_name(entry->path().filename().string()).empty() || !entry->is_directory(ignored)) continue;
-    auto job = read_job(dir);
-    if (!job) continue;
-    if (job->running())
-      jobs.push_back(std::move(*job));
-    else if (!is_proof(*job))
+    if (!objection_to_name(name).empty() || !entry->is_directory(ignored)) continue;
+    auto job = open_job(dir);
+    if (!job.ok() && job.error().code == Code::refused) found.refused.emplace_back(name, job.error());
+    if (!job.ok() || job.value().elsewhere()) continue;
+    if (job.value().running())
+      found.jobs.push_back(std::move(job).value());
+    else if (!is_proof(job.value()))
       sweep(base, dir);
   }
-  std::sort(jobs.begin(), jobs.end(), [](const Job& a, const Job& b) { return a.record.name < b.record.name; });
-  return jobs;
+  std::ranges::sort(found.jobs, {}, [](const Job& job) { return job.record.name; });
+  return found;
 }
 
 void sweep(const std::string& base, const std::string& dir) {
@@ -337,7 +357,7 @@ Status write_environment(const std::string& dir, const std::vector<std::string>&
 
 std::vector<std::string> read_environment(const std::string& dir) {
   std::vector<std::string> environment;
-  std::ifstream file(dir + kEnvironmentFile, std::ios::binary);
+  std::istringstream file(read_job_file(dir, kEnvironmentFile).value_or(""));
   for (std::string entry; std::getline(file, entry, '\0');) environment.push_back(entry);
   return environment;
 }
@@ -352,7 +372,7 @@ std::string secret_file(const std::string& dir) { return dir + "/secret"; }
 
 Status write_atomically(const std::string& path, std::string_view text) {
   auto draft = path + ".new";
-  Fd file(open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  Fd file(open(draft.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file) return errno_error("cannot write " + draft);
   while (!text.empty()) {
     auto size = ::write(file.get(), text.data(), text.size());

@@ -3,6 +3,9 @@
 // Of a job on several hosts there is one such directory where `pliant run` is, with secret and ticket and the output of
 // the hosts' agents, and <base>/<job>+<host>/ on every host, where its agent is.
 //
+// A job's directory is believed only if it is this user's and nobody else can write to it (base/own_files.h): what it
+// says is run and signalled. Its files are read through the directory that was checked, and not through links.
+//
 // Processes that look at the same base at the same time agree by a lock on the base directory, held only while a job
 // is created or a dead one is swept away. Reading needs no lock: files are replaced by rename.
 #pragma once
@@ -12,6 +15,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "apps/pliant/process.h"
@@ -81,9 +85,19 @@ struct JobPlan {
   bool spread() const { return !endpoint.empty(); }
 };
 
+/// A machine whose jobs may lie in a folder that others see as well.
+struct Machine {
+  std::string name{};  ///< empty: not known
+  std::string boot{};  ///< changes with each
+  /// What runs there cannot be seen from here: neither name nor boot are this one's.
+  bool is_another() const;
+};
+Machine this_machine();
+
 /// job.json.
 struct JobRecord {
   std::string name;               ///< of its directory
+  Machine machine{};              ///< whose processes these are
   std::string job{};              ///< of which this is one host's part; empty: all of it
   HostSlots host{"", 0};          ///< and that host
   std::string program;            ///< as found, with its path
@@ -114,14 +128,17 @@ struct Job {
   bool coordinator_alive = false;
   int workers_alive = 0;
   int hosts_alive = 0;  ///< processes that lead to them
+  /// The base that it was found in.
+  std::string base() const;
+  /// Of a job of another machine nothing is known.
+  bool elsewhere() const { return record.machine.is_another(); }
   bool running() const { return agent_alive || coordinator_alive || workers_alive + hosts_alive > 0; }
 };
 
-/// $PLIANT_DIR, $XDG_RUNTIME_DIR/pliant or /tmp/pliant-<uid>. Created (0700) if it is not there; Code::refused if it
-/// belongs to another user.
-Result<std::string> job_base();
 /// Says what is wrong with a job's name, or nothing.
 std::string objection_to_name(std::string_view name);
+/// What to say if a name is taken.
+std::string already_runs(const std::string& name);
 /// The name of a host's part of a job.
 std::string part_name(const std::string& job, const std::string& host);
 
@@ -149,11 +166,21 @@ class JobDir {
   std::string path_;  // empty: moved from
 };
 
-/// The job in a directory, whether it runs or not; nothing if that is no job's.
+/// The job in a directory, whether it runs or not. Code::refused if others may have written what is there;
+/// Code::not_found if that is no job's.
+Result<Job> open_job(const std::string& dir);
+/// The same without the reason.
 std::optional<Job> read_job(const std::string& dir);
-/// Running jobs in order of their names. Directories of dead ones are removed on the way; that of a host's part, which
-/// proves the deaths of its workers, when an hour has passed.
-std::vector<Job> list_jobs(const std::string& base);
+/// The text of a file of a job's directory; nothing if there is none that can be believed. `name` begins with a slash.
+std::optional<std::string> read_job_file(const std::string& dir, const std::string& name);
+
+struct JobList {
+  std::vector<Job> jobs;                                 ///< running ones of this machine, in order of their names
+  std::vector<std::pair<std::string, Error>> refused{};  ///< names of directories that are not believed, and why
+};
+/// Directories of dead jobs are removed on the way; that of a host's part, which proves the deaths of its workers, when
+/// an hour has passed.
+JobList list_jobs(const std::string& base);
 /// Removes a job's directory if nothing of the job runs any more.
 void sweep(const std::string& base, const std::string& dir);
 
@@ -168,7 +195,7 @@ Status write_place(const std::string& dir, const std::string& address);
 /// The job's secret (net::Secret), in its directory; there if the job has several hosts.
 std::string secret_file(const std::string& dir);
 
-/// Replaces a file at once: readers see the old or the new text, never a part.
+/// Replaces a file at once: readers see the old or the new text, never a part. For directories of our own.
 Status write_atomically(const std::string& path, std::string_view text);
 
 }  // namespace pliant::cli

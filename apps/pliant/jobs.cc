@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "apps/pliant/coordinator_note.h"
+#include "apps/pliant/job_base.h"
 #include "apps/pliant/status_file.h"
 #include "apps/pliant/status_line.h"
 #include "apps/pliant/ticket.h"
@@ -102,7 +104,8 @@ std::string head_count(const Job& job) {
 }
 
 int show_all(bool as_json) {
-  auto jobs = list_jobs(job_base().or_throw());
+  auto [jobs, refused] = list_own_jobs().or_throw();
+  for (const auto& [name, why] : refused) fmt::print(stderr, "pliant ps: not a job of yours: {}\n", why.message);
   if (as_json) {
     json all = json::array();
     for (const auto& job : jobs) all.push_back(to_json(job));
@@ -168,7 +171,7 @@ void print_processes(const Job& job) {
 }
 
 int show_one(const std::string& name, bool as_json) {
-  auto found = choose_job(job_base().or_throw(), name);
+  auto found = choose_job(name);
   if (!found.ok()) {
     fmt::print(stderr, "pliant status: {}\n", found.error().message);
     return 1;
@@ -193,13 +196,32 @@ int show_one(const std::string& name, bool as_json) {
 
 }  // namespace
 
-Result<Job> choose_job(const std::string& base, const std::string& name) {
-  auto jobs = list_jobs(base);
+Result<JobList> list_own_jobs() {
+  auto bases = job_bases();
+  if (!bases.ok()) return bases.error();
+  JobList all;
+  for (const auto& base : bases.value()) {
+    auto found = list_jobs(base);
+    std::ranges::move(found.jobs, std::back_inserter(all.jobs));
+    std::ranges::move(found.refused, std::back_inserter(all.refused));
+  }
+  std::ranges::stable_sort(all.jobs, {}, [](const Job& job) { return job.record.name; });
+  return all;
+}
+
+Result<Job> choose_job(const std::string& name) {
+  auto listed = list_own_jobs();
+  if (!listed.ok()) return listed.error();
+  auto& [jobs, refused] = listed.value();
   std::string names;
   for (auto& job : jobs) {
     if (job.record.name == name || (name.empty() && jobs.size() == 1)) return std::move(job);
     names += (names.empty() ? "" : ", ") + job.record.name;
   }
+  for (const auto& [refused_name, why] : refused)
+    if (refused_name == name || (name.empty() && names.empty()))
+      return Error{why.code,
+                   fmt::format("'{}' is not a job of yours: {} (it is left alone)", refused_name, why.message)};
   if (names.empty())
     return Error{Code::not_found, name.empty() ? "no jobs are running"
                                                : fmt::format("no job '{}': no jobs are running", printable(name))};

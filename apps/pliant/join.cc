@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "apps/pliant/agent.h"
+#include "apps/pliant/job_base.h"
 #include "apps/pliant/jobs.h"
 #include "apps/pliant/ticket.h"
 #include "apps/pliant/worker_env.h"
@@ -95,6 +96,7 @@ JobRecord part_of(JobRecord record, const HostSlots& here, const std::string& ba
   record.job = record.name;
   record.name = part_name(record.job, here.name);
   record.host = here;
+  record.machine = this_machine();
   record.agent = this_process();
   record.started_at = unix_seconds();
   if (record.output_dir.empty()) record.output_dir = base + "/" + record.name;
@@ -108,10 +110,14 @@ void go_to(const std::string& folder) {
 
 /// What an agent of this host has left that is gone: workers that live, or that have died and nobody knows. Of the same
 /// job, not of one that was called so before: they have one secret.
-std::optional<Job> earlier_part(const std::string& dir, const Ticket& ticket) {
-  auto secret = net::Secret::from_file(secret_file(dir));
-  if (!secret.ok() || secret.value().text() != ticket.secret.text()) return std::nullopt;
-  return read_job(dir);
+std::optional<Job> earlier_part(const std::string& name, const Ticket& ticket) {
+  for (const auto& base : job_bases().or_throw()) {
+    auto dir = base + "/" + name;
+    auto job = read_job(dir);
+    auto secret = job ? net::Secret::from_file(secret_file(dir)) : Error{Code::not_found, ""};
+    if (secret.ok() && secret.value().text() == ticket.secret.text()) return job;
+  }
+  return std::nullopt;
 }
 
 int serve(const RunOptions& options, JobRecord record, JobDir dir) {
@@ -129,7 +135,8 @@ int join_job(RunOptions options) {
   auto here = this_host(options.here);
   if (auto wrong = objection_to_name(part_name(ticket.job, here.name)); !wrong.empty())
     throw Failure(Code::invalid, fmt::format("host '{}': {}", here.name, wrong));
-  auto base = job_base().or_throw();
+  auto [base, remark] = choose_base().or_throw();
+  if (!remark.empty()) fmt::print(stderr, "pliant: {}\n", remark);
   auto charter = Inquiry(ticket, here).run().or_throw();
   options.output = output_mode(charter.plan.output).value_or(OutputMode::prefix);
   options.grace = std::chrono::milliseconds(static_cast<std::int64_t>(charter.grace * 1000));
@@ -137,8 +144,8 @@ int join_job(RunOptions options) {
 
   auto record = part_of(std::move(charter), here, base);
   record.plan.supply.kind = options.supply.kind;
-  if (auto before = earlier_part(base + "/" + record.name, ticket)) {
-    auto taken = JobDir::take_up(base, *before, true);
+  if (auto before = earlier_part(record.name, ticket)) {
+    auto taken = JobDir::take_up(before->base(), *before, true);
     if (taken.ok()) return serve(options, before->record, std::move(taken).value());
     fmt::print(stderr, "pliant run: {}\n", taken.error().message);
     return kAgentThere;

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "apps/pliant/command.h"
+#include "base/own_files.h"
 #include "session/checkpoint_draft.h"
 #include "session/journal.h"
 
@@ -20,12 +21,16 @@ Status parse_every(const std::string& text) {
   return session::parse_every(text, ignored);
 }
 
-/// An absolute path of a folder that can be written to, made if need be.
-std::string usable(const std::string& flag, const std::string& dir) {
+/// An absolute path of a folder that this user can write to, and nobody else; made if need be.
+std::string usable(const std::string& flag, const std::string& dir, mode_t mode) {
   auto path = fs::absolute(dir).lexically_normal().string();
-  std::error_code problem;
-  fs::create_directories(path, problem);
-  if (problem) throw Failure(Code::io, fmt::format("{} {}: {}", flag, path, problem.message()));
+  if (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  auto made = make_directories(path, folder_mode(mode));
+  if (!made.ok()) throw Failure(Code::io, fmt::format("{}: {}", flag, made.error().message));
+  auto own = OwnDirectory::open(path, Links::own);
+  if (!own.ok())
+    throw Failure(own.error().code,
+                  fmt::format("{}: {} (it wants a folder that is yours alone)", flag, own.error().message));
   if (access(path.c_str(), W_OK | X_OK) != 0) throw Failure(Code::io, fmt::format("{} {}: not writable", flag, path));
   return path;
 }
@@ -67,6 +72,12 @@ void add_journal_flags(CLI::App& run, JournalFlags& flags) {
       ->option_text("N")
       ->envname("PLIANT_CHECKPOINT_KEEP")
       ->check(CLI::Range(1, 1'000'000));
+  run.add_option(
+         "--file-mode", flags.mode,
+         "Who may read records and checkpoints: 0600 you alone, 0640 your group, 0644 everybody (default: 0600)")
+      ->option_text("MODE")
+      ->envname("PLIANT_FILE_MODE")
+      ->check(parses(parse_file_mode));
   run.add_option("--resume", flags.resume, "Begin with the newest good checkpoint in there, on any number of workers")
       ->option_text("DIR")
       ->envname("PLIANT_RESUME");
@@ -76,10 +87,12 @@ std::vector<std::string> journal_environment(const JournalFlags& flags) {
   std::vector<std::string> list;
   if (flags.checkpoint.empty() && (!flags.every.empty() || flags.keep > 0))
     throw Failure(Code::invalid, "--every and --keep need --checkpoint");
-  if (!flags.record.empty()) list.push_back("PLIANT_RECORD=" + usable("--record", flags.record));
+  auto mode = flags.mode.empty() ? mode_t{0600} : parse_file_mode(flags.mode).or_throw();
+  if (!flags.mode.empty()) list.push_back("PLIANT_FILE_MODE=" + flags.mode);
+  if (!flags.record.empty()) list.push_back("PLIANT_RECORD=" + usable("--record", flags.record, mode));
   auto resume = flags.resume.empty() ? std::string() : fs::absolute(flags.resume).lexically_normal().string();
   if (!flags.checkpoint.empty()) {
-    auto dir = usable("--checkpoint", flags.checkpoint);
+    auto dir = usable("--checkpoint", flags.checkpoint, mode);
     if (dir != resume) check_empty(dir);
     list.push_back("PLIANT_CHECKPOINT=" + dir);
   }

@@ -1,5 +1,5 @@
-// What a job writes down: --record, --checkpoint, --every, --keep, --resume. The workers read it from their
-// environment.
+// What a job writes down: --record, --checkpoint, --every, --keep, --file-mode, --resume. The workers read it from
+// their environment.
 #pragma once
 
 #include <memory>
@@ -15,6 +15,7 @@ struct JournalFlags {
   std::string checkpoint;
   std::string every;
   int keep = 0;
+  std::string mode;  ///< of the files; empty: 0600
   std::string resume;
 };
 void add_journal_flags(CLI::App& run, JournalFlags& flags);

@@ -85,7 +85,9 @@ int run_main(const std::vector<std::string>& words) {
 int main(int argc, char** argv) {
   open_standard_descriptors();
   try {
-    return run_main({argv + 1, argv + argc});
+    std::vector<std::string> words(argv + 1, argv + argc);
+    hide_values({argv + 1, argv + 1 + cut_at_program(words).flags.size()});
+    return run_main(words);
   } catch (const std::exception& failure) {
     fmt::print(stderr, "pliant: {}\n", failure.what());
     return 1;

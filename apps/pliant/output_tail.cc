@@ -17,7 +17,7 @@ constexpr std::size_t kLongestLastLine = 400;
 }  // namespace
 
 Result<OutputTail> OutputTail::open(const std::string& path, Stream stream, std::string prefix, bool from_now) {
-  Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  Fd file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   if (!file) return errno_error("cannot read " + path);
   auto end = from_now ? lseek(file.get(), 0, SEEK_END) : 0;
   return OutputTail(std::move(file), stream, std::move(prefix), static_cast<std::uint64_t>(std::max<off_t>(end, 0)));
@@ -61,7 +61,7 @@ bool OutputTail::drain(Console& console) {
 
 std::vector<std::string> last_lines(const std::string& path, std::size_t lines) {
   constexpr std::size_t kEnough = 16 * 1024;
-  Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  Fd file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_CLOEXEC));
   struct stat info {};
   if (!file || fstat(file.get(), &info) != 0) return {};
   auto from = std::max<off_t>(0, info.st_size - static_cast<off_t>(kEnough));

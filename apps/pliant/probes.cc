@@ -9,14 +9,18 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <optional>
 #include <sstream>
 
 #include "apps/pliant/command.h"
+#include "apps/pliant/doors.h"
+#include "apps/pliant/job_base.h"
 #include "apps/pliant/job_dir.h"
 #include "base/bytes.h"
 #include "base/fd.h"
@@ -146,14 +150,18 @@ Finding futex_found() {
 }
 
 Finding base_found() {
-  auto base = job_base();
-  if (!base.ok()) return {"job directory", Level::problem, base.error().message, "set PLIANT_DIR to a folder of yours"};
-  auto probe = fmt::format("{}/.doctor-{}", base.value(), getpid());
+  auto chosen = choose_base();
+  if (!chosen.ok())
+    return {"job directory", Level::problem, chosen.error().message, "set PLIANT_DIR to a folder of yours"};
+  const auto& [base, remark] = chosen.value();
+  auto probe = fmt::format("{}/.doctor-{}", base, getpid());
   auto written = write_atomically(probe, "");
   unlink(probe.c_str());
   if (!written.ok())
     return {"job directory", Level::problem, written.error().message, "set PLIANT_DIR to a folder of yours"};
-  return {"job directory", Level::ok, base.value() + " is writable", ""};
+  if (!remark.empty())
+    return {"job directory", Level::warn, remark, "jobs are found there as well; see who made the other one"};
+  return {"job directory", Level::ok, base + " is writable, by you alone", ""};
 }
 
 Finding shm_found() {
@@ -184,9 +192,11 @@ std::string_view name_of(Level level) {
 }
 
 std::vector<Finding> probe_all() {
-  return {version_found(), compiler_found(), torch_found(),  kernel_found(), cpu_found(),
-          cores_found(),   memory_found(),   cgroup_found(), seals_found(),  pidfd_found(),
-          futex_found(),   base_found(),     shm_found(),    files_found(),  dataset_found()};
+  std::vector<Finding> all = {version_found(), compiler_found(), torch_found(),  kernel_found(), cpu_found(),
+                              cores_found(),   memory_found(),   cgroup_found(), seals_found(),  pidfd_found(),
+                              futex_found(),   base_found(),     shm_found(),    files_found(),  dataset_found()};
+  std::ranges::move(probe_doors(), std::back_inserter(all));
+  return all;
 }
 
 }  // namespace pliant::cli

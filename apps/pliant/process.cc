@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -19,6 +20,24 @@
 
 namespace pliant::cli {
 namespace {
+
+constexpr unsigned kToGroup = 1U << 2;  // PIDFD_SIGNAL_PROCESS_GROUP, since Linux 6.9
+
+int send_signal(const Fd& pidfd, int signal, unsigned flags) {
+  return static_cast<int>(syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, flags));
+}
+
+bool has_ended(const Fd& pidfd) {
+  pollfd ended{pidfd.get(), POLLIN, 0};
+  return poll(&ended, 1, 0) != 0;
+}
+
+/// REQUIRES: the leader was not reaped, so that the number is its group's.
+bool signal_group_of(pid_t leader, const Fd& pidfd, int signal) {
+  if (leader <= 1) return false;
+  if (send_signal(pidfd, signal, kToGroup) == 0) return true;
+  return errno == EINVAL && kill(-leader, signal) == 0;
+}
 
 struct Stat {
   char state = '?';
@@ -52,7 +71,7 @@ bool alive(const ProcessId& process) {
 }
 
 Result<Fd> open_process(const ProcessId& process) {
-  if (process.pid <= 0) return Error{Code::not_found, "no process"};
+  if (process.pid <= 1) return Error{Code::not_found, fmt::format("no job has a process {}", process.pid)};
   Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0)));
   if (!pidfd) return errno_error("pidfd_open", errno == ESRCH ? ENOENT : errno);
   // The descriptor holds whoever has the pid now; only the start time tells whether that is still the one meant.
@@ -60,14 +79,49 @@ Result<Fd> open_process(const ProcessId& process) {
   return pidfd;
 }
 
-bool signal_process(const Fd& pidfd, int signal) {
-  return syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0) == 0;
-}
+bool signal_process(const Fd& pidfd, int signal) { return send_signal(pidfd, signal, 0) == 0; }
 
 bool signal_group(const ProcessId& leader, const Fd& pidfd, int signal) {
-  pollfd ended{pidfd.get(), POLLIN, 0};
-  if (leader.pid <= 1 || poll(&ended, 1, 0) != 0 || getpgid(leader.pid) != leader.pid) return false;
-  return kill(-leader.pid, signal) == 0;
+  if (leader.pid <= 1 || has_ended(pidfd) || getpgid(leader.pid) != leader.pid) return false;
+  return signal_group_of(leader.pid, pidfd, signal);
+}
+
+bool signal_child_group(pid_t child, const Fd& pidfd, int signal) { return signal_group_of(child, pidfd, signal); }
+
+void kill_child(pid_t child) {
+  PLIANT_ASSERT(child > 1);
+  if (getpgid(child) == child) kill(-child, SIGKILL);
+  kill(child, SIGKILL);
+}
+
+bool proc_hides_processes() {
+  std::ifstream mounts("/proc/self/mounts");
+  for (std::string device, place, kind, options, rest; mounts >> device >> place >> kind >> options;) {
+    std::getline(mounts, rest);
+    auto at = options.find("hidepid=");
+    if (place != "/proc" || at == std::string::npos) continue;
+    auto value = options.substr(at + 8, options.find(',', at) - at - 8);
+    if (value != "0" && value != "off") return true;
+  }
+  return false;
+}
+
+void leave_no_core_dumps() {
+  if (!proc_hides_processes()) prctl(PR_SET_DUMPABLE, 0);
+}
+
+bool is_unused(pid_t pid) { return pid <= 0 || (kill(pid, 0) != 0 && errno == ESRCH); }
+
+std::optional<uid_t> user_of(pid_t pid) {
+  std::ifstream file(fmt::format("/proc/{}/status", pid));
+  for (std::string line; std::getline(file, line);) {
+    std::istringstream fields(line);
+    std::string key;
+    uid_t real = 0;
+    uid_t effective = 0;
+    if (fields >> key && key == "Uid:" && fields >> real >> effective) return effective;
+  }
+  return std::nullopt;
 }
 
 std::vector<pid_t> ancestry_of(pid_t pid) {
@@ -85,6 +139,8 @@ std::optional<Group> group_of(pid_t leader) {
   if (!stat) return std::nullopt;
   return Group{leader, stat->session};
 }
+
+bool is_empty(const Group& group) { return group.group <= 1 || (kill(-group.group, 0) != 0 && errno == ESRCH); }
 
 std::vector<ProcessId> members_of(const std::set<Group>& groups) {
   std::vector<ProcessId> members;

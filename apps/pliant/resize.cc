@@ -20,7 +20,7 @@ using namespace std::chrono_literals;
 constexpr Nanos kTimeToComeBack = 15s;  // usually a fraction of a second, but machines may be busy
 
 int resize(const std::string& name, const wire::Message& wish) {
-  auto found = choose_job(job_base().or_throw(), name);
+  auto found = choose_job(name);
   if (!found.ok()) {
     fmt::print(stderr, "pliant resize: {}\n", found.error().message);
     return 1;

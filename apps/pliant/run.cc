@@ -5,6 +5,8 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -12,6 +14,7 @@
 #include "apps/pliant/job_dir.h"
 #include "apps/pliant/join.h"
 #include "apps/pliant/journal_flags.h"
+#include "apps/pliant/process.h"
 #include "base/system.h"
 #include "wire/messages.h"
 
@@ -24,6 +27,7 @@ constexpr char kMore[] =
 PLIANT_SEED and PLIANT_THREADS in its environment; OMP_NUM_THREADS and its like follow
 PLIANT_THREADS unless you set them, and GLIBC_TUNABLES makes malloc keep what a step frees for the next
 one unless you chose how malloc behaves. Flags come before PROGRAM; all that follows is the program's own.
+A password or token for the workers goes by '-x NAME': other users can read what a command line says.
 
 On several machines (-H, --hostfile, --host-discovery-script) an agent is started on each by --via; PROGRAM must be
 there under the same path. 'pliant run --join TICKET' adds the machine it is typed on to a job; the job's ticket is in its
@@ -40,7 +44,7 @@ job goes on: 'pliant run --attach JOB' takes it up again, 'pliant stop' ends it.
 Examples:
   pliant run -n 4 ./train --epochs 10
   pliant run -n 2 --output rank0 --output-dir logs python3 train.py
-  pliant run -n 8 --name night -x DATA=/data -- ./train -v
+  pliant run -n 8 --name night -x DATA=/data -x TOKEN -- ./train -v
   pliant run -n 8 --min 4 --max 16 ./train
   pliant run -H node1:4,node2:4 --via 'ssh {host}' ./train
   pliant run -H a:4,b:4 --via 'ssh {host}' --store etcds://etcd1:2379 --store-ca ca.pem --store-user me
@@ -126,9 +130,14 @@ CLI::Validator in_range(T least, T most) {
       "");
 }
 
-std::string check_assignment(const std::string& value) {
-  auto cut = value.find('=');
-  return cut == std::string::npos || cut == 0 ? fmt::format("'{}' is not KEY=VALUE", value) : std::string();
+/// NAME=VALUE; NAME alone has the value that it has here.
+Result<std::string> assignment_from(const std::string& text) {
+  auto name = text.substr(0, text.find('='));
+  if (name.empty()) return Error{Code::invalid, fmt::format("'{}' is neither NAME nor NAME=VALUE", text)};
+  if (name.size() < text.size()) return text;
+  const char* value = std::getenv(name.c_str());
+  if (!value) return Error{Code::invalid, fmt::format("{} is not set here: export it, or give NAME=VALUE", name)};
+  return name + "=" + value;
 }
 
 void add_flags(CLI::App& run, RunFlags& flags) {
@@ -215,20 +224,25 @@ void add_flags(CLI::App& run, RunFlags& flags) {
   add_journal_flags(run, flags.journal);
   add_supply_flags(run, options.supply);
   add_hosts_flags(run, options.hosts);
-  run.add_option("-x,--env", options.env, "A variable for the workers; may be repeated [$PLIANT_ENV, separated by ';']")
-      ->option_text("KEY=VALUE")
+  run.add_option("-x,--env", options.env,
+                 "A variable for the workers, with the value that it has here unless another one is given; may be "
+                 "repeated [$PLIANT_ENV, separated by ';']")
+      ->option_text("NAME[=VALUE]")
       ->allow_extra_args(false)
-      ->check(check_assignment);
+      ->check(parses(assignment_from));
 }
 
-void add_env_twin(RunOptions& options) {
+/// The variables of -x, or else of its twin, with their values.
+void complete_variables(RunOptions& options) {
   auto twin = env("PLIANT_ENV");
-  if (!twin || !options.env.empty()) return;
-  for (const auto& entry : CLI::detail::split(*twin, ';')) {
-    if (entry.empty()) continue;
-    if (auto objection = check_assignment(entry); !objection.empty())
-      throw Failure(Code::invalid, "PLIANT_ENV: " + objection);
-    options.env.push_back(entry);
+  bool from_twin = twin && options.env.empty();
+  if (from_twin) options.env = CLI::detail::split(*twin, ';');
+  std::erase(options.env, "");
+  for (auto& entry : options.env) {
+    auto complete = assignment_from(entry);
+    if (!complete.ok())
+      throw Failure(Code::invalid, (from_twin ? "PLIANT_ENV: " : "--env: ") + complete.error().message);
+    entry = complete.value();
   }
 }
 
@@ -296,6 +310,21 @@ CommandLine cut_at_program(const std::vector<std::string>& words) {
   return line;
 }
 
+void hide_values(const std::vector<char*>& words) {
+  for (std::size_t at = 0; at < words.size(); ++at) {
+    std::string_view word = words[at];
+    char* assignment = nullptr;
+    if ((word == "-x" || word == "--env") && at + 1 < words.size())
+      assignment = words[++at];
+    else if (word.starts_with("--env="))
+      assignment = words[at] + std::strlen("--env=");
+    else if (word.starts_with("-x"))
+      assignment = words[at] + std::strlen("-x");
+    char* value = assignment ? std::strchr(assignment, '=') : nullptr;
+    if (value) std::fill(value + 1, value + std::strlen(value), '*');
+  }
+}
+
 void add_run(CLI::App& app, Action& action, const std::vector<std::string>& program) {
   auto* run = app.add_subcommand("run", kAbout);
   run->footer(kMore);
@@ -316,7 +345,8 @@ void add_run(CLI::App& app, Action& action, const std::vector<std::string>& prog
     options.warm = std::chrono::milliseconds(static_cast<std::int64_t>(flags->warm * 1000));
     options.command = program;
     action = [flags, output_chosen] {
-      add_env_twin(flags->options);
+      leave_no_core_dumps();
+      complete_variables(flags->options);
       for (auto& entry : journal_environment(flags->journal)) flags->options.env.push_back(std::move(entry));
       for (auto& entry : policy_environment(flags->policies)) flags->options.env.push_back(std::move(entry));
       if (!flags->options.attach.empty()) return attach_to_job(flags->options, output_chosen);

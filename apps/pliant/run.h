@@ -38,7 +38,7 @@ struct RunOptions {
   std::vector<HostSlots> places{};        ///< which hosts that are, at the beginning
   SupplyFlags supply{};                   ///< where workers come from, and what they cost
   bool follows_slots = false;             ///< there are as many workers as the hosts there are have slots
-  std::vector<std::string> env;           ///< KEY=VALUE
+  std::vector<std::string> env;           ///< NAME=VALUE
   std::vector<std::string> command;       ///< the program and its arguments, as the user wrote them
 };
 
@@ -49,6 +49,9 @@ struct CommandLine {
 };
 /// Anything but `run` is all flags. mpirun's "-np" becomes "-n".
 CommandLine cut_at_program(const std::vector<std::string>& words);
+/// Overwrites the values of -x NAME=VALUE in a command line's own memory, so that `ps` does not show them while the job
+/// runs. `words` end before the program.
+void hide_values(const std::vector<char*>& words);
 
 /// The names of output modes on the command line and in job.json.
 std::string_view name_of(OutputMode mode);

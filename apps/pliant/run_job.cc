@@ -9,6 +9,7 @@
 #include "apps/pliant/agent.h"
 #include "apps/pliant/coordinator_server.h"
 #include "apps/pliant/head.h"
+#include "apps/pliant/job_base.h"
 #include "apps/pliant/job_dir.h"
 #include "apps/pliant/jobs.h"
 #include "apps/pliant/run.h"
@@ -50,6 +51,7 @@ JobPlan plan_of(const RunOptions& options, const std::string& dir) {
 JobRecord record_of(const RunOptions& options, const std::string& program, const std::string& base) {
   JobRecord record;
   record.name = options.name.empty() ? default_name(options.command[0]) : options.name;
+  record.machine = this_machine();
   record.program = program;
   record.argv = options.command;
   record.agent = this_process();
@@ -70,8 +72,11 @@ int run_job(const RunOptions& options) {
     fmt::print(stderr, "pliant run: {}\n", program.error().message);
     return program.error().code == Code::not_found ? 127 : 126;
   }
-  auto base = job_base().or_throw();
-  list_jobs(base);  // sweeps what dead jobs left
+  auto [base, remark] = choose_base(options.supply.provider.empty() ? Reach::this_machine : Reach::cluster).or_throw();
+  if (!remark.empty()) fmt::print(stderr, "pliant: {}\n", remark);
+  auto others = list_own_jobs().or_throw();  // sweeps what dead jobs left
+  for (const auto& job : others.jobs)
+    if (job.record.name == options.name) throw Failure(Code::refused, already_runs(options.name));
   for (int attempt = 0;; ++attempt) {
     auto record = record_of(options, program.value(), base);
     if (attempt == 0) try_store(record.plan.store);
@@ -94,14 +99,13 @@ int run_job(const RunOptions& options) {
 }
 
 int attach_to_job(RunOptions options, bool output_chosen) {
-  auto base = job_base().or_throw();
-  auto found = choose_job(base, options.attach);
+  auto found = choose_job(options.attach);
   if (!found.ok()) {
     fmt::print(stderr, "pliant run: {}\n", found.error().message);
     return 1;
   }
   auto job = std::move(found).value();
-  auto dir = JobDir::take_up(base, job);
+  auto dir = JobDir::take_up(job.base(), job);
   if (!dir.ok()) {
     fmt::print(stderr, "pliant run: {}\n", dir.error().message);
     return 1;

@@ -3,14 +3,19 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <iterator>
+#include <sstream>
 #include <utility>
 
 #include "apps/pliant/job_dir.h"
 #include "base/system.h"
 
 namespace pliant::cli {
+namespace {
+
+constexpr char kNote[] = "/slurm";
+
+}  // namespace
 
 std::optional<std::string> FleetJob::meet(const SlurmEntry& entry, Nanos now) {
   auto before = host;
@@ -30,9 +35,8 @@ std::optional<std::string> FleetJob::meet(const SlurmEntry& entry, Nanos now) {
 }
 
 /// A line with the name, then one with each number.
-SlurmFleet::SlurmFleet(const std::string& dir, const std::string& job, Nanos now)
-    : dir_(dir), note_file_(dir + "/slurm") {
-  std::ifstream file(note_file_);
+SlurmFleet::SlurmFleet(const std::string& dir, const std::string& job, Nanos now) : dir_(dir), note_file_(dir + kNote) {
+  std::istringstream file(read_job_file(dir, kNote).value_or(""));
   taken_up_ = static_cast<bool>(file >> name_);
   if (!taken_up_) name_ = fmt::format("{}-{:08x}", job, random_u64() & 0xffffffff);
   for (std::uint64_t id = 0; file >> id;) add(id, now);

@@ -1,6 +1,7 @@
 #include "apps/pliant/slurm_provider.h"
 
 #include <fmt/format.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <utility>
@@ -128,8 +129,10 @@ void SlurmProvider::on_over(const FleetJob& job, const SlurmEntry& entry) {
   failed_at_ = now;
   if (short_runs_.waits(now)) return;  // one of several that have ended together
   auto last = last_lines(slurm_output(place_.dir, job.id) + ".err", 1);
-  fail(short_runs_, fmt::format("job {} has ended after {:.0f} s ({}){}", job.id, seconds(ran), entry.words(),
-                                last.empty() ? "" : ": " + last[0]));
+  auto why = last.empty() ? std::string() : ": " + last[0];
+  if (WIFEXITED(entry.status) && WEXITSTATUS(entry.status) == kNoTicket)
+    why = fmt::format(": its node does not see {} (PLIANT_DIR names a folder that all nodes see)", place_.dir);
+  fail(short_runs_, fmt::format("job {} has ended after {:.0f} s ({}){}", job.id, seconds(ran), entry.words(), why));
 }
 
 // ---- more ----

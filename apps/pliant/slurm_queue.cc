@@ -13,13 +13,13 @@
 #include <string_view>
 
 #include "agent/ending.h"
+#include "apps/pliant/ticket.h"
 #include "wire/messages.h"
 
 namespace pliant::cli {
 namespace {
 
 constexpr std::size_t kLongestNode = 48;  // of a name that has a limit
-constexpr char kEndOfTicket[] = "END_OF_TICKET";
 
 template <class Number>
 std::optional<Number> number_from(std::string_view text) {
@@ -134,19 +134,17 @@ std::string slurm_script(const SlurmOptions& options, const SlurmPlace& place) {
   return fmt::format(
       R"(#!/bin/sh
 dir={dir}
-if [ -d "$dir" ] && [ -w "$dir" ]; then
-  exec >>"$dir/host-$SLURM_JOB_ID.out" 2>>"$dir/host-$SLURM_JOB_ID.err"
-fi
+ticket={ticket}
+if ! [ -r "$ticket" ]; then exit {missing}; fi
+exec >>"$dir/host-$SLURM_JOB_ID.out" 2>>"$dir/host-$SLURM_JOB_ID.err"
 if ! [ -d "${{XDG_RUNTIME_DIR:-}}" ]; then unset XDG_RUNTIME_DIR; fi
 srun --nodes=1 --ntasks=1 --cpus-per-task={cores} --export=ALL --kill-on-bad-exit=0 \
-  {pliant} run --join=- --host="$(printf %.{longest}s "$SLURMD_NODENAME").$SLURM_JOB_ID" --slots={slots}{kind} <<'{end}'
-{ticket}{end}
+  {pliant} run --join=- --host="$(printf %.{longest}s "$SLURMD_NODENAME").$SLURM_JOB_ID" --slots={slots}{kind} <"$ticket"
 )",
-      fmt::arg("dir", quoted(place.dir)), fmt::arg("cores", options.slots * options.cores),
+      fmt::arg("dir", quoted(place.dir)), fmt::arg("ticket", quoted(ticket_file(place.dir))),
+      fmt::arg("missing", kNoTicket), fmt::arg("cores", options.slots * options.cores),
       fmt::arg("pliant", quoted(place.pliant)), fmt::arg("longest", kLongestNode), fmt::arg("slots", options.slots),
-      fmt::arg("kind", options.partition.empty() ? "" : " --class=" + quoted(options.partition)),
-      fmt::arg("ticket", place.ticket.ends_with('\n') ? place.ticket : place.ticket + "\n"),
-      fmt::arg("end", kEndOfTicket));
+      fmt::arg("kind", options.partition.empty() ? "" : " --class=" + quoted(options.partition)));
 }
 
 std::vector<std::string> sbatch_words(const SlurmOptions& options, const SlurmPlace& place, const std::string& name) {

@@ -28,18 +28,20 @@ Result<SlurmOptions> parse_slurm(const std::string& text);
 
 /// The job that the Slurm jobs belong to.
 struct SlurmPlace {
-  std::string dir;                            ///< its directory
+  std::string dir;                            ///< its directory, which nodes must see
   std::string job;                            ///< its name
   std::string pliant;                         ///< where this program is on the nodes
-  std::string ticket;                         ///< text of what lets an agent in
   Nanos notice{0};                            ///< that agents need to end in good order
   Nanos patience = std::chrono::seconds(30);  ///< for one run of one of Slurm's programs
 };
 
+/// The exit code of a script whose node does not see the job's directory.
+inline constexpr int kNoTicket = 66;
 /// The script of a Slurm job. It starts the agent as a job step, because that is what Slurm sends SIGTERM to, by itself
 /// (preemption with a grace time, the end of a time limit) or for `scancel --signal`; the script alone would hear
-/// nothing. With that the agent has until Slurm's grace time or KillWait is over. Slurm shows a script to nobody but
-/// its owner, so the ticket is in it. What the agent writes goes to the job's directory, if the node has it.
+/// nothing. With that the agent has until Slurm's grace time or KillWait is over. No secret is in it: clusters may
+/// archive scripts. The job's ticket is read where the job runs, from a file of the job's directory that nobody else
+/// can read; without it the script ends with kNoTicket. What the agent writes goes to that directory too.
 std::string slurm_script(const SlurmOptions& options, const SlurmPlace& place);
 /// Without ".out" and ".err": that is where.
 std::string slurm_output(const std::string& dir, std::uint64_t id);

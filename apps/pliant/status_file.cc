@@ -1,9 +1,10 @@
 #include "apps/pliant/status_file.h"
 
 #include <cmath>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
+
+#include "apps/pliant/job_dir.h"
 
 namespace pliant::cli {
 namespace {
@@ -71,9 +72,10 @@ std::string status_text(const Snapshot& now) {
 }
 
 std::optional<Snapshot> read_status(const std::string& job_dir) {
-  std::ifstream file(job_dir + kStatusFile);
+  auto text = read_job_file(job_dir, kStatusFile);
+  if (!text) return std::nullopt;
   try {
-    auto all = json::parse(file);
+    auto all = json::parse(*text);
     Snapshot seen;
     seen.phase = all.at("phase");
     seen.workers = all.at("workers");

@@ -120,8 +120,7 @@ bool stop_coordinator(const Job& job) {
 }
 
 int stop(const std::string& name, bool force) {
-  auto base = job_base().or_throw();
-  auto found = choose_job(base, name);
+  auto found = choose_job(name);
   if (!found.ok()) {
     fmt::print(stderr, "pliant stop: {}\n", found.error().message);
     return 1;
@@ -141,7 +140,7 @@ int stop(const std::string& name, bool force) {
     return 1;
   }
   stop_coordinator(job);
-  sweep(base, job.dir);
+  sweep(job.base(), job.dir);
   fmt::print("stopped {}\n", job.record.name);
   return 0;
 }

@@ -42,8 +42,10 @@ std::vector<char*> pointers(const std::vector<std::string>& words) {
   return list;
 }
 
-Result<Fd> open_output(const std::string& path, bool append) {
-  Fd file(open(path.c_str(), O_WRONLY | O_CREAT | (append ? 0 : O_TRUNC) | O_APPEND | O_CLOEXEC, 0600));
+Result<Fd> open_output(const std::string& path, const SpawnOptions& options) {
+  int more = (options.append ? 0 : O_TRUNC) | (options.follow_links ? 0 : O_NOFOLLOW);
+  Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | more, 0600));
+  if (!file && errno == ELOOP) return Error{Code::io, path + " is a link, which is not followed: remove it"};
   if (!file) return Error{Code::io, errno_error("cannot write " + path).message};
   return file;
 }
@@ -110,9 +112,9 @@ Result<std::string> find_program(const std::string& name) {
 }
 
 Result<WatchedProcess> WatchedProcess::spawn(const SpawnOptions& options) {
-  auto out = open_output(options.out, options.append);
+  auto out = open_output(options.out, options);
   if (!out.ok()) return out.error();
-  auto err = open_output(options.err, options.append);
+  auto err = open_output(options.err, options);
   if (!err.ok()) return err.error();
   int report[2];
   if (pipe2(report, O_CLOEXEC) != 0) return errno_error("pipe");
@@ -135,7 +137,7 @@ Result<WatchedProcess> WatchedProcess::spawn(const SpawnOptions& options) {
   Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   if (!pidfd) {
     auto error = errno_error("pidfd_open");
-    kill(-pid, SIGKILL);
+    kill_child(pid);
     waitpid(pid, nullptr, 0);
     return error;
   }
@@ -167,7 +169,7 @@ bool WatchedProcess::reap() {
 void WatchedProcess::signal_group(int signal) const {
   if (ending_) return;
   if (child_)
-    kill(-id_.pid, signal);  // its number is its own until it is reaped
+    signal_child_group(id_.pid, pidfd_, signal);  // its number is its own until it is reaped
   else
     cli::signal_group(id_, pidfd_, signal);
 }

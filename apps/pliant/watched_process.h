@@ -27,8 +27,9 @@ struct SpawnOptions {
   std::string in{};  ///< a file for its stdin; empty: nothing to read
   std::string out;   ///< files for its stdout and stderr
   std::string err;
-  rlimit files{};       ///< the limit on descriptors that it gets
-  bool append = false;  ///< to the files; else they are emptied first
+  rlimit files{};             ///< the limit on descriptors that it gets
+  bool append = false;        ///< to the files; else they are emptied first
+  bool follow_links = false;  ///< to files that the user has named; others are not opened through a link
   /// Instead of merely its own group. No terminal reaches it; and the end of this process does not end it while it is
   /// stopped: the kernel sends SIGHUP to a stopped group when the last parent in its session ends.
   bool own_session = false;

@@ -3,17 +3,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <csignal>
-
 #include "apps/pliant/process.h"
 
 namespace pliant::cli {
-namespace {
-
-bool is_gone(pid_t pid) { return ::kill(pid, 0) != 0 && errno == ESRCH; }
-
-}  // namespace
 
 WorkerProcesses::~WorkerProcesses() {
   for (const auto& [id, watch] : watched_) loop_.unwatch(watch.pidfd.get());
@@ -27,7 +19,7 @@ void WorkerProcesses::know(std::uint64_t id, pid_t pid) {
 void WorkerProcesses::started(std::uint64_t id, pid_t pid) {
   // A dead one's number may come again; and nobody descends from a process that is gone.
   std::erase_if(processes_, [&](const auto& entry) {
-    return entry.second == pid || (!watched_.contains(entry.first) && is_gone(entry.second));
+    return entry.second == pid || (!watched_.contains(entry.first) && is_unused(entry.second));
   });
   processes_[id] = pid;
   if (!watched_.contains(id)) watch(id, pid);

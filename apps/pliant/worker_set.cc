@@ -3,17 +3,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <csignal>
 #include <filesystem>
+
+#include "base/own_files.h"
 
 namespace pliant::cli {
 namespace {
 
 /// Per worker two files, a pidfd, a connection and one that has not joined yet.
 rlim_t files_for(std::uint32_t workers) { return static_cast<rlim_t>(5) * workers + 160; }
-
-bool is_empty(const Group& group) { return ::kill(-group.group, 0) != 0 && errno == ESRCH; }
 
 }  // namespace
 
@@ -33,10 +31,10 @@ Status WorkerSet::prepare(std::uint32_t wanted, std::uint32_t most) {
                                        files_for(wanted), before_.rlim_max)};
   files_.rlim_cur = std::max(before_.rlim_cur, std::min(files_for(most), before_.rlim_max));
   if (setrlimit(RLIMIT_NOFILE, &files_) != 0) return errno_error("cannot raise the limit on open files");
-  std::error_code problem;
-  std::filesystem::create_directories(options_.output_dir, problem);
-  if (problem) return Error{Code::io, fmt::format("cannot create {}: {}", options_.output_dir, problem.message())};
-  return {};
+  if (auto made = make_directories(options_.output_dir); !made.ok()) return Error{Code::io, made.error().message};
+  auto opened = OwnDirectory::open(options_.output_dir, Links::own);
+  if (opened.ok()) return {};
+  return Error{Code::io, opened.error().message + " (workers' output wants a folder that is yours alone)"};
 }
 
 Result<const Worker*> WorkerSet::start(std::uint64_t id) {

@@ -23,8 +23,9 @@ bool look_at(const fs::path& path, RecordFile& file, Faults& faults) {
   std::error_code failed;
   file.path = path.string();
   file.name = path.filename().string();
-  if (!fs::is_regular_file(path, failed)) {
-    faults.add(fmt::format("{}: {}", file.name, failed ? failed.message() : "not a file"));
+  if (auto kind = fs::symlink_status(path, failed); !fs::is_regular_file(kind)) {
+    auto why = fs::is_symlink(kind) ? "a link, which is not followed" : "not a file";
+    faults.add(fmt::format("{}: {}", file.name, failed ? failed.message() : why));
     return false;
   }
   file.size = fs::file_size(path, failed);
@@ -92,7 +93,7 @@ Result<std::vector<RecordFile>> list_record_files(const std::string& dir, Faults
 }
 
 Result<LineSource> LineSource::open(const RecordFile& file) {
-  Fd fd(::open(file.path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  Fd fd(::open(file.path.c_str(), O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
   if (!fd) return errno_error(file.name);
   return LineSource(std::move(fd), file.size);
 }

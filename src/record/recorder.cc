@@ -6,11 +6,11 @@
 
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <string_view>
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/own_files.h"
 #include "record/line.h"
 
 namespace pliant::record {
@@ -81,18 +81,18 @@ class Recorder::Impl {
 Recorder::Recorder(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 Recorder::~Recorder() = default;
 
-Result<std::unique_ptr<Recorder>> Recorder::open(const std::string& dir, const std::string& name) {
+Result<std::unique_ptr<Recorder>> Recorder::open(const std::string& dir, const std::string& name, mode_t mode) {
   if (name.empty() || name.find('/') != std::string::npos)
     return Error{Code::invalid, "a record's name is a file's name: '" + name + "'"};
-  std::error_code failed;
-  std::filesystem::create_directories(dir, failed);
-  if (failed) return errno_error(dir, failed.value());
-  auto path = dir + "/" + name + ".jsonl";
+  PLIANT_TRY(make_directories(dir, folder_mode(mode)));
+  auto folder = OwnDirectory::open(dir, Links::own);
+  if (!folder.ok()) return folder.error();
   // Not to wait is for files that are none (a pipe without a reader): training never waits for its records.
-  Fd fd(::open(path.c_str(), O_RDWR | O_APPEND | O_CREAT | O_NONBLOCK | O_CLOEXEC, 0644));
-  if (!fd) return errno_error(path);
-  PLIANT_TRY(cut_torn_line(fd.get(), path));
-  return std::unique_ptr<Recorder>(new Recorder(std::make_unique<Impl>(std::move(fd), path)));
+  auto file = folder.value().open_file(name + ".jsonl", O_RDWR | O_APPEND | O_CREAT | O_NONBLOCK, mode);
+  if (!file.ok()) return file.error();
+  auto path = dir + "/" + name + ".jsonl";
+  PLIANT_TRY(cut_torn_line(file.value().get(), path));
+  return std::unique_ptr<Recorder>(new Recorder(std::make_unique<Impl>(std::move(file).value(), path)));
 }
 
 void Recorder::write(const Line& line) { impl_->write(line); }

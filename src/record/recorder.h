@@ -1,6 +1,8 @@
 // Where records go: a file in production, memory in a simulation.
 #pragma once
 
+#include <sys/types.h>
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,8 +24,9 @@ class RecordSink {
 /// What cannot be written is one warning.
 class Recorder final : public RecordSink {
  public:
-  /// Creates `dir` if needed, and `dir`/`name`.jsonl; appends if it is there, in place of a torn line at its end.
-  static Result<std::unique_ptr<Recorder>> open(const std::string& dir, const std::string& name);
+  /// Creates `dir` if needed, and `dir`/`name`.jsonl with `mode`; appends if it is there, in place of a torn line at
+  /// its end. Code::refused if other users could have prepared, or can change, what is there (base/own_files.h).
+  static Result<std::unique_ptr<Recorder>> open(const std::string& dir, const std::string& name, mode_t mode = 0600);
   ~Recorder() override;
   void write(const Line& line) override;
 

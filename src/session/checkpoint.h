@@ -6,10 +6,12 @@
 //
 // A checkpoint is written under another name and renamed when it is complete and on the disk: a kill at any instant
 // leaves the last good one. Writing never holds up training: the state is copied in memory, the rest happens on a
-// thread of its own.
+// thread of its own. Checkpoints are written only to a folder that is this user's and that nobody else can write to,
+// and read by this user alone unless another mode of their files is asked for (base/own_files.h).
 #pragma once
 
 #include <pliant/pliant.h>
+#include <sys/types.h>
 
 #include <cstdint>
 #include <functional>
@@ -85,7 +87,8 @@ class CheckpointSink {
 class CheckpointStorage {
  public:
   virtual ~CheckpointStorage() = default;
-  virtual std::unique_ptr<CheckpointSink> writer(const std::string& dir, int keep) = 0;
+  /// `mode` is that of the files.
+  virtual std::unique_ptr<CheckpointSink> writer(const std::string& dir, int keep, mode_t mode) = 0;
   /// The newest, if it is of `step` or a later one: whoever was leaving when `step` was chosen may have named it since.
   virtual Result<Checkpoint> read(const std::string& dir, std::uint64_t step) = 0;
   virtual Result<Checkpoint> newest(const std::string& dir) = 0;
@@ -99,7 +102,7 @@ CheckpointStorage& checkpoints_on_disk();
 /// Writes checkpoints to a disk; the writing happens on a thread of its own.
 class CheckpointWriter final : public CheckpointSink {
  public:
-  CheckpointWriter(std::string dir, int keep);
+  CheckpointWriter(std::string dir, int keep, mode_t mode = 0600);
   /// Finishes, unless that was done.
   ~CheckpointWriter() override;
   CheckpointWriter(const CheckpointWriter&) = delete;

@@ -71,11 +71,10 @@ Status sync_folder(const std::string& path) {
   return sync(folder, path);
 }
 
-Status make_dir(const std::string& dir) {
+Status make_dir(const std::string& dir, mode_t mode) {
   std::error_code problem;
   if (fs::is_directory(dir, problem)) return {};
-  fs::create_directories(dir, problem);
-  if (problem) return errno_error("cannot create " + dir, problem.value());
+  PLIANT_TRY(make_directories(dir, mode));
   auto parent = fs::absolute(dir, problem).lexically_normal().parent_path();
   return sync_folder(parent.empty() ? "/" : parent.string());
 }
@@ -128,20 +127,24 @@ Status take_name(const std::string& draft, const std::string& target) {
 
 }  // namespace
 
-Result<Draft> Draft::create(const std::string& dir) {
-  PLIANT_TRY(make_dir(dir));
+Result<Draft> Draft::create(const std::string& dir, mode_t mode) {
+  PLIANT_TRY(make_dir(dir, folder_mode(mode)));
+  if (auto own = OwnDirectory::open(dir, Links::own); !own.ok()) return own.error();
   for (int attempt = 0; attempt < kTries; ++attempt) {
     auto path = new_draft_path(dir);
-    if (mkdir(path.c_str(), 0777) != 0) return errno_error("cannot create " + path);
-    auto folder = open_draft(path);
-    if (claim(folder, path)) return Draft(dir, path, std::move(folder));
+    PLIANT_TRY(make_directories(path, folder_mode(mode)));
+    auto folder = OwnDirectory::open(path);
+    if (folder.ok() && claim(folder.value().fd(), path)) return Draft(dir, path, std::move(folder).value(), mode);
     rmdir(path.c_str());
   }
   return Error{Code::io, fmt::format("{}: somebody removes what is written", dir)};
 }
 
 Draft::Draft(Draft&& other) noexcept
-    : dir_(std::move(other.dir_)), path_(std::exchange(other.path_, {})), lock_(std::move(other.lock_)) {}
+    : dir_(std::move(other.dir_)),
+      path_(std::exchange(other.path_, {})),
+      folder_(std::move(other.folder_)),
+      mode_(other.mode_) {}
 
 Draft::~Draft() {
   if (!path_.empty()) remove_all(path_);
@@ -149,19 +152,19 @@ Draft::~Draft() {
 
 Status Draft::write(const std::string& name, std::span<const std::byte> bytes) const {
   auto path = path_ + name;
-  Fd file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-  if (!file) return errno_error("cannot write " + path);
+  auto file = folder_.open_file(name.substr(1), O_WRONLY | O_CREAT | O_EXCL, mode_);
+  if (!file.ok()) return Error{file.error().code, "cannot write " + file.error().message};
   while (!bytes.empty()) {
-    auto written = ::write(file.get(), bytes.data(), std::min(bytes.size(), kLargestWrite));
+    auto written = ::write(file.value().get(), bytes.data(), std::min(bytes.size(), kLargestWrite));
     if (written < 0 && errno != EINTR) return errno_error("cannot write " + path);
     if (written > 0) bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
-  return sync(file, path);
+  return sync(file.value(), path);
 }
 
 Result<std::string> Draft::publish(std::uint64_t step) {
   auto target = folder_of_step(dir_, step);
-  PLIANT_TRY(sync(lock_, path_));
+  PLIANT_TRY(sync(folder_.fd(), path_));
   PLIANT_TRY(take_name(path_, target));
   auto replaced = std::exchange(path_, {});
   PLIANT_TRY(sync_folder(dir_));
@@ -169,8 +172,8 @@ Result<std::string> Draft::publish(std::uint64_t step) {
   return target;
 }
 
-Result<Draft> write_draft(const std::string& dir, const Position& position, const StateImage& image) {
-  auto draft = Draft::create(dir);
+Result<Draft> write_draft(const std::string& dir, const Position& position, const StateImage& image, mode_t mode) {
+  auto draft = Draft::create(dir, mode);
   if (!draft) return draft;
   PLIANT_TRY(draft.value().write(kStateFile, image.bytes()));
   auto record = encode_record({position, image.seal()});

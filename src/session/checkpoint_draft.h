@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "base/fd.h"
+#include "base/own_files.h"
 #include "base/result.h"
 #include "session/checkpoint.h"
 #include "session/state_file.h"
@@ -24,8 +24,8 @@ inline constexpr char kStateFile[] = "/state.safetensors";
 /// A locked folder of one writer. Movable; removed when it is destroyed without having been published.
 class Draft {
  public:
-  /// Makes `dir` too, if need be.
-  static Result<Draft> create(const std::string& dir);
+  /// Makes `dir` too, if need be. Its files get `mode`. Code::refused if others can write to `dir`.
+  static Result<Draft> create(const std::string& dir, mode_t mode = 0600);
   Draft(Draft&& other) noexcept;
   Draft& operator=(Draft&&) = delete;
   ~Draft();
@@ -37,16 +37,18 @@ class Draft {
   Result<std::string> publish(std::uint64_t step);
 
  private:
-  Draft(std::string dir, std::string path, Fd lock)
-      : dir_(std::move(dir)), path_(std::move(path)), lock_(std::move(lock)) {}
+  Draft(std::string dir, std::string path, OwnDirectory folder, mode_t mode)
+      : dir_(std::move(dir)), path_(std::move(path)), folder_(std::move(folder)), mode_(mode) {}
 
   std::string dir_;
-  std::string path_;  // empty: moved from, or published
-  Fd lock_;
+  std::string path_;     // empty: moved from, or published
+  OwnDirectory folder_;  // locked
+  mode_t mode_;
 };
 
 /// A draft with both files in it.
-Result<Draft> write_draft(const std::string& dir, const Position& position, const StateImage& image);
+Result<Draft> write_draft(const std::string& dir, const Position& position, const StateImage& image,
+                          mode_t mode = 0600);
 
 /// DIR/step-000000001200
 std::string folder_of_step(const std::string& dir, std::uint64_t step);

@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "base/fd.h"
+#include "base/own_files.h"
 #include "session/checkpoint.h"
 #include "session/checkpoint_draft.h"
 
@@ -15,8 +16,8 @@ namespace {
 
 class Disk final : public CheckpointStorage {
  public:
-  std::unique_ptr<CheckpointSink> writer(const std::string& dir, int keep) override {
-    return std::make_unique<CheckpointWriter>(dir, keep);
+  std::unique_ptr<CheckpointSink> writer(const std::string& dir, int keep, mode_t mode) override {
+    return std::make_unique<CheckpointWriter>(dir, keep, mode);
   }
   Result<Checkpoint> read(const std::string& dir, std::uint64_t step) override {
     auto newest = newest_checkpoint(dir);
@@ -27,8 +28,11 @@ class Disk final : public CheckpointStorage {
   /// Kept in dir/lineage.
   Result<std::uint64_t> begin_lineage(const std::string& dir, std::uint64_t after) override {
     auto path = dir + "/lineage";
-    Fd file(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-    if (!file) return errno_error(path);
+    auto folder = OwnDirectory::open(dir, Links::own);
+    if (!folder.ok()) return folder.error();
+    auto opened = folder.value().open_file("lineage", O_RDWR | O_CREAT);
+    if (!opened.ok()) return opened.error();
+    const auto& file = opened.value();
     if (flock(file.get(), LOCK_EX) != 0) return errno_error(path);  // two jobs may begin here at once
     char text[32] = {};
     if (pread(file.get(), text, sizeof(text) - 1, 0) < 0) return errno_error(path);

@@ -15,7 +15,8 @@ namespace pliant::session {
 
 class CheckpointWriter::Impl {
  public:
-  Impl(std::string dir, int keep) : dir_(std::move(dir)), keep_(std::max(keep, 1)), thread_([this] { run(); }) {}
+  Impl(std::string dir, int keep, mode_t mode)
+      : dir_(std::move(dir)), keep_(std::max(keep, 1)), mode_(mode), thread_([this] { run(); }) {}
   ~Impl() { finish(); }
 
   void finish() {
@@ -64,7 +65,7 @@ class CheckpointWriter::Impl {
   }
 
   Status write() {
-    auto draft = write_draft(dir_, position_, image_);
+    auto draft = write_draft(dir_, position_, image_, mode_);
     if (!draft) return draft.error();
     if (!wait_until_stable()) return {};
     auto folder = draft.value().publish(position_.step);
@@ -88,6 +89,7 @@ class CheckpointWriter::Impl {
 
   const std::string dir_;
   const int keep_;
+  const mode_t mode_;
 
   // The caller's while no checkpoint is in work, then the thread's.
   StateImage image_;
@@ -101,7 +103,8 @@ class CheckpointWriter::Impl {
   std::thread thread_;  // last: it uses all of the above
 };
 
-CheckpointWriter::CheckpointWriter(std::string dir, int keep) : impl_(std::make_unique<Impl>(std::move(dir), keep)) {}
+CheckpointWriter::CheckpointWriter(std::string dir, int keep, mode_t mode)
+    : impl_(std::make_unique<Impl>(std::move(dir), keep, mode)) {}
 CheckpointWriter::~CheckpointWriter() = default;
 
 bool CheckpointWriter::begin(Position position, const std::vector<StateItem>& items) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "base/own_files.h"
 #include "session/platform.h"
 
 namespace pliant::session {
@@ -44,12 +45,17 @@ Result<JournalOptions> journal_options(const Platform& platform) {
       return Error{Code::invalid, fmt::format("PLIANT_CHECKPOINT_KEEP: '{}' is not a number from 1 on", *keep)};
     options.keep = static_cast<int>(*value);
   }
+  if (auto wish = platform.variable("PLIANT_FILE_MODE")) {
+    auto mode = parse_file_mode(*wish);
+    if (!mode.ok()) return Error{mode.error().code, "PLIANT_FILE_MODE: " + mode.error().message};
+    options.file_mode = mode.value();
+  }
   return options;
 }
 
 Result<std::unique_ptr<record::RecordSink>> open_records(const JournalOptions& options, std::uint64_t worker) {
   if (options.record_dir.empty()) return std::unique_ptr<record::RecordSink>();
-  auto recorder = record::Recorder::open(options.record_dir, fmt::format("worker-{}", worker));
+  auto recorder = record::Recorder::open(options.record_dir, fmt::format("worker-{}", worker), options.file_mode);
   if (!recorder.ok()) return recorder.error();
   return std::unique_ptr<record::RecordSink>(std::move(recorder).value());
 }
@@ -110,7 +116,7 @@ bool Journal::due(std::uint64_t steps) const {
 }
 
 void Journal::checkpoint(Position position, const std::vector<StateItem>& items) {
-  if (!writer_) writer_ = platform_.checkpoints().writer(options_.checkpoint_dir, options_.keep);
+  if (!writer_) writer_ = platform_.checkpoints().writer(options_.checkpoint_dir, options_.keep, options_.file_mode);
   auto steps = position.step;
   if (!writer_->begin(std::move(position), items)) return;  // the one before is still being written
   last_steps_ = steps;

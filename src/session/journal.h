@@ -5,9 +5,11 @@
 //   PLIANT_CHECKPOINT_EVERY   "500" steps, or "30s" (default: 60s)
 //   PLIANT_CHECKPOINT_KEEP    how many to keep (default: 3)
 //   PLIANT_RESUME             a folder of checkpoints to begin with
+//   PLIANT_FILE_MODE          who may read records and checkpoints: 0600 (the default), 0640 or 0644
 #pragma once
 
 #include <pliant/pliant.h>
+#include <sys/types.h>
 
 #include <functional>
 #include <memory>
@@ -31,6 +33,7 @@ struct JournalOptions {
   Nanos every_time = std::chrono::seconds(60);
   int keep = 3;
   std::string resume_dir;
+  mode_t file_mode = 0600;  ///< of records and checkpoints; their folders get the same with x for r
 };
 Result<JournalOptions> journal_options(const Platform& platform);
 /// "500" or "30s", "5m", "1h".

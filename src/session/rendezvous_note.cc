@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/fd.h"
+#include "base/own_files.h"
 #include "base/system.h"
 
 namespace pliant::session {
@@ -34,7 +35,7 @@ Result<std::string> note_path(const std::string& dir, const std::string& job) {
   std::error_code ignored;  // mkdir will say what is wrong
   if (!parent.empty()) std::filesystem::create_directories(parent, ignored);
   if (mkdir(dir.c_str(), S_IRWXU) != 0 && errno != EEXIST) return errno_error("cannot make " + dir);
-  if (!std::filesystem::is_directory(dir, ignored)) return Error{Code::invalid, dir + " is not a directory"};
+  if (auto own = OwnDirectory::open(dir, Links::own); !own.ok()) return own.error();
   return fmt::format("{}/launch-{}", dir, job);
 }
 

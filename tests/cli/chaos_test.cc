@@ -254,7 +254,7 @@ TEST_F(Chaos, DoesNotTouchWhatOthersOwnOrMayWrite) {
   std::filesystem::permissions(dir, std::filesystem::perms(0777));
   auto open_to_all = start_chaos({"--events", "1"}).wait();
   EXPECT_EQ(open_to_all.status, 2);
-  EXPECT_SAYS(open_to_all.err, "others may write to ");
+  EXPECT_SAYS(open_to_all.err, "other users can write to ");
   std::filesystem::permissions(dir, std::filesystem::perms(0700));
   if (geteuid() == 0) {
     ASSERT_EQ(chown(dir.c_str(), 65534, 65534), 0);

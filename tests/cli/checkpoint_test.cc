@@ -219,7 +219,7 @@ TEST_F(Checkpoints, AFullDiskIsAWarning) {
       "-m",
       "/bin/sh",
       "-c",
-      "mount -t tmpfs -o size=64k none \"$0\" || exit 77; \"$@\"; status=$?; ls -A \"$0\"; exit $status",
+      "mount -t tmpfs -o size=64k,mode=0700 none \"$0\" || exit 77; \"$@\"; status=$?; ls -A \"$0\"; exit $status",
       path("saved")};
   fs::create_directories(path("saved"));
   auto job =

@@ -156,6 +156,10 @@ Command CliTest::start_workers_in(const Words& wrapper, const Words& flags, cons
   return launch(joined(wrapper, words), {}, -1);
 }
 
+Command CliTest::start_in(const Words& wrapper, const Words& words) {
+  return launch(joined(wrapper, joined({PLIANT_BINARY}, words)), {}, -1);
+}
+
 Command CliTest::start_launched(const Words& launcher, const Words& script, const Words& more_env) {
   return launch(joined(launcher, joined({PLIANT_CLI_WORKER}, script)), more_env, -1);
 }

@@ -72,6 +72,9 @@ class CliTest : public ::testing::Test {
   /// The same as arguments of `wrapper`, another program, which runs them.
   Command start_workers_in(const Words& wrapper, const Words& flags, const Words& script);
 
+  /// `pliant WORDS` as arguments of `wrapper`.
+  Command start_in(const Words& wrapper, const Words& words);
+
   /// `LAUNCHER cli_worker SCRIPT`, without `pliant run`.
   Command start_launched(const Words& launcher, const Words& script, const Words& more_env = {});
   /// A program's path, as a shell would find it; empty if it is not installed.

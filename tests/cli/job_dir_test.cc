@@ -6,11 +6,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <tuple>
 
 #include "apps/pliant/coordinator_note.h"
+#include "apps/pliant/job_base.h"
 #include "base/system.h"
 
 namespace pliant::cli {
@@ -72,7 +74,7 @@ TEST_F(JobDirTest, IsPrivateAndGoesAwayWithItsOwner) {
 
 TEST_F(JobDirTest, TheRecordComesBack) {
   auto dir = JobDir::create(base_, record("one"));
-  auto jobs = list_jobs(base_);
+  auto jobs = list_jobs(base_).jobs;
   ASSERT_EQ(jobs.size(), 1u);
   EXPECT_EQ(jobs[0].record.name, "one");
   EXPECT_EQ(jobs[0].record.agent, this_process());
@@ -90,7 +92,7 @@ TEST_F(JobDirTest, ANameIsTakenWhileAnythingOfTheJobRuns) {
   orphaned.agent = dead_process();
   leave_behind(orphaned);
   EXPECT_EQ(JobDir::create(base_, record("two")).error().code, Code::refused);
-  EXPECT_EQ(list_jobs(base_).size(), 2u);
+  EXPECT_EQ(list_jobs(base_).jobs.size(), 2u);
 }
 
 TEST_F(JobDirTest, ThePlanComesBack) {
@@ -114,7 +116,7 @@ TEST_F(JobDirTest, ACoordinatorAloneKeepsTheName) {
   leave_behind(dead);
   CoordinatorNote note{this_process(), {}};
   ASSERT_TRUE(write_atomically(base_ + "/one" + kNoteFile, note_text(note)).ok());
-  EXPECT_TRUE(list_jobs(base_).at(0).coordinator_alive);
+  EXPECT_TRUE(list_jobs(base_).jobs.at(0).coordinator_alive);
   EXPECT_EQ(JobDir::create(base_, record("one")).error().code, Code::refused);
   note.process = dead.agent;
   ASSERT_TRUE(write_atomically(base_ + "/one" + kNoteFile, note_text(note)).ok());
@@ -196,7 +198,7 @@ TEST_F(JobDirTest, DeadJobsAreSweptAndForeignFilesKept) {
   fs::create_directory(base_ + "/renamed");
   fs::copy(base_ + "/dead/job.json", base_ + "/renamed/job.json");
 
-  EXPECT_TRUE(list_jobs(base_).empty());
+  EXPECT_TRUE(list_jobs(base_).jobs.empty());
   EXPECT_FALSE(fs::exists(base_ + "/dead"));
   EXPECT_TRUE(fs::exists(base_ + "/kept/notes.txt"));
   EXPECT_TRUE(fs::exists(base_ + "/other/job.json"));
@@ -209,10 +211,10 @@ TEST_F(JobDirTest, WhatSlurmsProviderLeftIsSweptToo) {
   dead.agent = dead_process();
   dead.workers.clear();
   leave_behind(dead);
-  for (const char* file : {"ticket.new", "slurm", "slurm.sh", "sbatch.out", "sbatch.err", "squeue.out", "squeue.err",
-                           "scancel.err", "host-17.out", "rank-3.note"})
+  for (const char* file : {"secret", "ticket", "ticket.new", "slurm", "slurm.sh", "sbatch.out", "sbatch.err",
+                           "squeue.out", "squeue.err", "scancel.err", "host-17.out", "rank-3.note"})
     std::ofstream(base_ + "/dead/" + file) << "the secret is in here";
-  EXPECT_TRUE(list_jobs(base_).empty());
+  EXPECT_TRUE(list_jobs(base_).jobs.empty());
   EXPECT_FALSE(fs::exists(base_ + "/dead"));
 }
 
@@ -224,13 +226,13 @@ TEST_F(JobDirTest, TheDeadOfAHostsPartAreKeptForItsNextAgent) {
   part.agent = dead_process();
   part.workers = {{dead_process(), "o", "e", 4}};
   leave_behind(part);
-  EXPECT_TRUE(list_jobs(base_).empty());
+  EXPECT_TRUE(list_jobs(base_).jobs.empty());
   auto found = read_job(base_ + "/night+a");
   ASSERT_TRUE(found);
   EXPECT_EQ(found->record.workers.at(0).id, 4u);
 
   fs::last_write_time(base_ + "/night+a", fs::file_time_type::clock::now() - std::chrono::hours(2));
-  EXPECT_TRUE(list_jobs(base_).empty());
+  EXPECT_TRUE(list_jobs(base_).jobs.empty());
   EXPECT_FALSE(fs::exists(base_ + "/night+a"));
 }
 
@@ -241,26 +243,141 @@ TEST_F(JobDirTest, Names) {
   EXPECT_NE(objection_to_name(std::string(121, 'a')), "");
 }
 
-TEST_F(JobDirTest, TheBaseComesFromTheEnvironment) {
-  setenv("PLIANT_DIR", (base_ + "/deep/er/").c_str(), 1);
-  EXPECT_EQ(job_base().or_throw(), base_ + "/deep/er");
-  std::ofstream(base_ + "/file") << "";
-  setenv("PLIANT_DIR", (base_ + "/file").c_str(), 1);
-  EXPECT_FALSE(job_base().ok());
-  unsetenv("PLIANT_DIR");
-  setenv("XDG_RUNTIME_DIR", base_.c_str(), 1);
-  EXPECT_EQ(job_base().or_throw(), base_ + "/pliant");
-  unsetenv("XDG_RUNTIME_DIR");
+// ---- who may be believed ----
+
+TEST_F(JobDirTest, ADirectoryThatOthersCanWriteToIsNoJob) {
+  auto dir = JobDir::create(base_, record("one"));
+  ASSERT_EQ(chmod((base_ + "/one").c_str(), 0777), 0);
+  auto seen = list_jobs(base_);
+  EXPECT_TRUE(seen.jobs.empty());
+  ASSERT_EQ(seen.refused.size(), 1U);
+  EXPECT_EQ(seen.refused[0].first, "one");
+  EXPECT_EQ(seen.refused[0].second.code, Code::refused);
+  EXPECT_FALSE(read_job(base_ + "/one"));
+  EXPECT_FALSE(read_job_file(base_ + "/one", "/job.json"));
+  Job job{record("one"), base_ + "/one"};
+  EXPECT_EQ(JobDir::take_up(base_, job).error().code, Code::refused);
+  EXPECT_EQ(JobDir::create(base_, record("one")).error().code, Code::refused);
 }
 
-TEST_F(JobDirTest, AnotherUsersBaseIsRefused) {
+TEST_F(JobDirTest, LinksAreNoJobs) {
+  auto dir = JobDir::create(base_, record("one"));
+  fs::create_directory(base_ + "/two");
+  fs::create_symlink(base_ + "/one/job.json", base_ + "/two/job.json");
+  fs::create_symlink(base_ + "/one", base_ + "/three");
+  EXPECT_EQ(open_job(base_ + "/two").error().code, Code::refused);
+  EXPECT_EQ(open_job(base_ + "/three").error().code, Code::refused);
+  fs::create_symlink(base_ + "/victim", base_ + "/two/status.json.new");
+  EXPECT_FALSE(write_atomically(base_ + "/two/status.json", "text").ok());
+  EXPECT_FALSE(fs::exists(base_ + "/victim"));
+}
+
+TEST_F(JobDirTest, AnotherUsersDirectoryIsNoJob) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
+  leave_behind(record("one"));
+  ASSERT_EQ(chown((base_ + "/one").c_str(), 65534, 65534), 0);
+  EXPECT_EQ(open_job(base_ + "/one").error().code, Code::refused);
+  ASSERT_EQ(chown((base_ + "/one").c_str(), 0, 0), 0);
+  ASSERT_EQ(chown((base_ + "/one/job.json").c_str(), 65534, 65534), 0);
+  EXPECT_EQ(open_job(base_ + "/one").error().code, Code::refused);
+}
+
+/// A folder that machines share: what runs there cannot be judged from here.
+TEST_F(JobDirTest, JobsOfAnotherMachineAreNeitherListedNorSwept) {
+  auto far = record("far");
+  far.machine = {"another", "boot"};
+  leave_behind(far);
+  EXPECT_TRUE(list_jobs(base_).jobs.empty());
+  EXPECT_TRUE(fs::exists(base_ + "/far/job.json"));
+  EXPECT_EQ(JobDir::create(base_, record("far")).error().code, Code::refused);
+  auto restarted = record("restarted");
+  restarted.machine = {this_machine().name, "an earlier boot"};
+  restarted.agent = dead_process();
+  restarted.workers.clear();
+  leave_behind(restarted);
+  EXPECT_TRUE(list_jobs(base_).jobs.empty());
+  EXPECT_FALSE(fs::exists(base_ + "/restarted"));
+}
+
+TEST_F(JobDirTest, NobodySignalsProcessOneOrEverybody) {
+  for (pid_t pid : {1, 0, -1}) {
+    ProcessId id{pid, start_time_of(pid).value_or(0)};
+    EXPECT_EQ(open_process(id).error().code, Code::not_found) << pid;
+    Fd own = open_process(this_process()).or_throw();
+    EXPECT_FALSE(signal_group(id, own, 0)) << pid;
+    EXPECT_FALSE(signal_child_group(pid, own, 0)) << pid;
+  }
+}
+
+// ---- bases ----
+
+class BaseTest : public JobDirTest {
+ protected:
+  void SetUp() override {
+    JobDirTest::SetUp();
+    for (const char* name : kNames) unsetenv(name);
+    setenv("HOME", base_.c_str(), 1);
+  }
+  void TearDown() override {
+    for (const char* name : kNames) unsetenv(name);
+    JobDirTest::TearDown();
+  }
+  static constexpr const char* kNames[] = {"PLIANT_DIR", "XDG_RUNTIME_DIR", "XDG_CACHE_HOME"};
+};
+
+TEST_F(BaseTest, ComesFromTheEnvironment) {
+  setenv("PLIANT_DIR", (base_ + "/deep/er/").c_str(), 1);
+  EXPECT_EQ(choose_base().or_throw().path, base_ + "/deep/er");
+  EXPECT_EQ(job_bases().or_throw(), std::vector{base_ + "/deep/er"});
+  std::ofstream(base_ + "/file") << "";
+  setenv("PLIANT_DIR", (base_ + "/file").c_str(), 1);
+  EXPECT_FALSE(choose_base().ok());
+  unsetenv("PLIANT_DIR");
+  setenv("XDG_RUNTIME_DIR", base_.c_str(), 1);
+  EXPECT_EQ(choose_base().or_throw().path, base_ + "/pliant");
+  EXPECT_EQ(choose_base().or_throw().remark, "");
+  EXPECT_EQ(job_bases().or_throw().at(0), base_ + "/pliant");
+}
+
+TEST_F(BaseTest, OneThatOthersCanWriteToIsRefused) {
+  setenv("PLIANT_DIR", (base_ + "/open").c_str(), 1);
+  fs::create_directory(base_ + "/open");
+  ASSERT_EQ(chmod((base_ + "/open").c_str(), 0777), 0);
+  EXPECT_EQ(choose_base().error().code, Code::refused);
+  EXPECT_EQ(job_bases().error().code, Code::refused);
+  ASSERT_EQ(chmod((base_ + "/open").c_str(), 0755), 0);
+  EXPECT_TRUE(choose_base().ok());
+  ASSERT_EQ(chmod(base_.c_str(), 0777), 0);
+  EXPECT_EQ(choose_base().error().code, Code::refused) << "another one could be put in its place";
+  ASSERT_EQ(chmod(base_.c_str(), 01777), 0);
+  EXPECT_TRUE(choose_base().ok());
+}
+
+TEST_F(BaseTest, AnotherUsersIsRefused) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
   auto theirs = base_ + "/theirs";
   fs::create_directory(theirs);
   ASSERT_EQ(chown(theirs.c_str(), 65534, 65534), 0);
   setenv("PLIANT_DIR", theirs.c_str(), 1);
-  EXPECT_EQ(job_base().error().code, Code::refused);
-  unsetenv("PLIANT_DIR");
+  EXPECT_EQ(choose_base().error().code, Code::refused);
+}
+
+TEST_F(BaseTest, ARuntimeDirectoryThatIsNotPrivateIsPassedOver) {
+  setenv("XDG_RUNTIME_DIR", base_.c_str(), 1);
+  ASSERT_EQ(chmod(base_.c_str(), 0777), 0);
+  auto chosen = choose_base().or_throw();
+  EXPECT_FALSE(chosen.path.starts_with(base_)) << chosen.path;
+  EXPECT_NE(chosen.remark.find("other users can write to " + base_), std::string::npos) << chosen.remark;
+  setenv("XDG_RUNTIME_DIR", (base_ + "/none").c_str(), 1);
+  EXPECT_EQ(choose_base().or_throw().remark, "");
+  EXPECT_FALSE(fs::exists(base_ + "/none"));
+}
+
+TEST_F(BaseTest, JobsThatOtherMachinesLookIntoAreInTheHomeDirectory) {
+  auto chosen = choose_base(Reach::cluster).or_throw();
+  EXPECT_EQ(chosen.path, base_ + "/.cache/pliant/" + host_name() + "/jobs");
+  auto all = job_bases().or_throw();
+  EXPECT_NE(std::ranges::find(all, chosen.path), all.end());
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // --record: what agent and coordinator write down beside the workers' steps.
 #include <fmt/format.h>
 #include <signal.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -167,7 +169,8 @@ TEST_F(Records, RefusalsAreWrittenDown) {
 
 TEST_F(Records, AFullDiskOrAFolderInTheWayDisturbsNobody) {
   std::filesystem::create_directories(path("records/agent.jsonl"));
-  std::filesystem::create_symlink("/dev/full", path("records/coordinator.jsonl"));
+  if (mknod(path("records/coordinator.jsonl").c_str(), S_IFCHR | 0600, makedev(1, 7)) != 0)  // as /dev/full
+    GTEST_SKIP() << "no device can be made here";
   auto job = start_training({"-n", "2"});
   ASSERT_TRUE(view_becomes("night", {0, 1})) << job.err();
   auto coordinator = coordinator_of("night");

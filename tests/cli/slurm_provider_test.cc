@@ -42,6 +42,8 @@ class WithProvider : public CliTest {
   void SetUp() override {
     CliTest::SetUp();
     fs::create_directories(path("job"));
+    std::ofstream(path("job/ticket")) << kTicket;
+    ASSERT_EQ(chmod(path("job/ticket").c_str(), 0600), 0);
     thread_ = std::thread([this] { loop_.run(); });
   }
   void TearDown() override {
@@ -61,7 +63,7 @@ class WithProvider : public CliTest {
     events.on_trouble = [this](const std::string& line) { troubles_.push_back(line); };
     events.on_change = [] {};
     ask([&] {
-      cli::SlurmPlace place{path("job"), "j", path("agent"), kTicket, notice, patience};
+      cli::SlurmPlace place{path("job"), "j", path("agent"), notice, patience};
       provider_.reset();
       provider_ =
           std::make_unique<cli::SlurmProvider>(loop_, cli::parse_slurm(options).value(), place, std::move(events));
@@ -166,8 +168,9 @@ TEST_F(FakeSlurm, SlotsAreRoundedUpToSlurmJobsAndCapacityCountsIdleNodes) {
   EXPECT_TRUE(eventually([&] { return ask([&] { return provider_->capacity(); }) == (3U + 3U) * 2; }));
   ASSERT_TRUE(goes_on("squeue", 2));
   EXPECT_EQ(calls("sbatch"), 3U);
-  EXPECT_SAYS(read_all(fake("script")), "secret hush\n");
-  EXPECT_EQ(read_all(fake("sbatch.calls")).find("hush"), std::string::npos);
+  EXPECT_SAYS(read_all(fake("script")), "<\"$ticket\"");
+  for (const char* seen : {"script", "sbatch.calls"})
+    EXPECT_EQ(read_all(fake(seen)).find("hush"), std::string::npos) << seen;
   EXPECT_EQ(jobs()[2].host, "n3.3");
   EXPECT_EQ(ask([&] { return provider_->outputs(); })[2], path("job/host-3"));
   end();
@@ -334,6 +337,9 @@ TEST_F(RealSlurm, FourRunTwoGoAnotherHeadGoesOnAndNothingIsLeft) {
   EXPECT_SAYS(read_all(path("said")), "start " + first.host + " --slots=2\n");
   EXPECT_TRUE(eventually([&] { return read_all(path(fmt::format("ticket.{}", first.id))) == kTicket; }));
   EXPECT_EQ(shell("ps -eo args | grep -c '[h]ush' || true"), "0\n");
+  auto script = shell(fmt::format("scontrol write batch_script {} -", first.id));
+  EXPECT_SAYS(script, "run --join=-");
+  EXPECT_EQ(script.find("hush"), std::string::npos) << script;
   EXPECT_TRUE(eventually([&] { return ask([&] { return provider_->capacity(); }) == 8U; }));
 
   release(4);
@@ -351,6 +357,16 @@ TEST_F(RealSlurm, FourRunTwoGoAnotherHeadGoesOnAndNothingIsLeft) {
   EXPECT_TRUE(queue_is_empty()) << shell("squeue");
   EXPECT_EQ(said("TERM"), 5U) << read_all(path("said"));
   EXPECT_EQ(troubles(), "");
+}
+
+TEST_F(RealSlurm, ANodeThatDoesNotSeeTheJobsDirectoryIsNamed) {
+  START_CLUSTER("5");
+  fs::remove(path("job/ticket"));
+  provide("partition=spot");
+  request(1);
+  ASSERT_TRUE(eventually([&] { return !troubles().empty(); }, 90s)) << shell("squeue");
+  EXPECT_SAYS(troubles(), "its node does not see " + path("job") + " (PLIANT_DIR names a folder");
+  end();
 }
 
 TEST_F(RealSlurm, WhoIsPreemptedHearsOfItAndOthersComeForThem) {

@@ -27,17 +27,17 @@ TEST(SlurmWords, OptionsAreReadAndRefused) {
   EXPECT_SAYS(parse_slurm("nodes=2").error().message, "partition, slots");
 }
 
-TEST(SlurmWords, TheTicketIsInTheScriptAndNotAmongTheArguments) {
+TEST(SlurmWords, TheTicketIsNeitherInTheScriptNorAmongTheArguments) {
   auto options = parse_slurm("partition=spot,slots=2,cores=3,extra=--mem=1G").value();
-  SlurmPlace place{"/dir", "j", "/it's/pliant", "pliant ticket\nsecret hush\n", 7s};
+  SlurmPlace place{"/my dir", "j", "/it's/pliant", 7s};
   auto script = slurm_script(options, place);
-  EXPECT_SAYS(script, "secret hush\n");
+  EXPECT_SAYS(script, "ticket='/my dir/ticket'\n");
   EXPECT_SAYS(script, "'/it'\\''s/pliant' run --join=-");
-  EXPECT_SAYS(script, "--slots=2 --class='spot' <<");
+  EXPECT_SAYS(script, "--slots=2 --class='spot' <\"$ticket\"\n");
+  EXPECT_EQ(script.find("secret"), std::string::npos) << script;
   auto words = sbatch_words(options, place, "j-1");
   for (const char* word : {"--partition=spot", "--job-name=j-1", "--cpus-per-task=6", "--signal=TERM@7", "--mem=1G"})
     EXPECT_NE(std::ranges::find(words, word), words.end()) << word;
-  for (const auto& word : words) EXPECT_EQ(word.find("hush"), std::string::npos) << word;
 }
 
 TEST(SlurmWords, TheQueueIsReadOrIsNonsense) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 
 #include <cmath>
 #include <csignal>
@@ -237,7 +238,8 @@ TEST(Recorder, WhatAKillToreIsCutOffBeforeMoreIsAppended) {
 
 TEST(Recorder, AFullDiskIsReportedOnce) {
   Folder folder;
-  std::filesystem::create_symlink("/dev/full", folder.file("worker-2.jsonl"));
+  if (mknod(folder.file("worker-2.jsonl").c_str(), S_IFCHR | 0600, makedev(1, 7)) != 0)  // as /dev/full
+    GTEST_SKIP() << "no device can be made here";
   auto recorder = Recorder::open(folder.path(), "worker-2").or_throw();
   testing::internal::CaptureStderr();
   for (int step = 0; step < 3; ++step) recorder->write(example());
@@ -285,6 +287,34 @@ TEST(Recorder, FoldersAndNamesThatCannotBe) {
   EXPECT_FALSE(Recorder::open(folder.path(), "").ok());
   std::filesystem::create_directory(folder.file("worker-2.jsonl"));
   EXPECT_FALSE(Recorder::open(folder.path(), "worker-2").ok());
+}
+
+TEST(Recorder, WhatOthersPreparedIsRefusedAndNotFollowed) {
+  Folder folder;
+  std::ofstream(folder.file("victim")) << "mine\n";
+  std::filesystem::create_directory(folder.file("records"));
+  std::filesystem::create_symlink(folder.file("victim"), folder.file("records/worker-2.jsonl"));
+  auto opened = Recorder::open(folder.file("records"), "worker-2");
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.error().code, Code::refused) << opened.error().message;
+  EXPECT_EQ(std::filesystem::file_size(folder.file("victim")), 5U);
+  std::filesystem::permissions(folder.file("records"), std::filesystem::perms::all);
+  opened = Recorder::open(folder.file("records"), "worker-3");
+  ASSERT_FALSE(opened.ok());
+  EXPECT_NE(opened.error().message.find("other users can write to"), std::string::npos) << opened.error().message;
+}
+
+TEST(Recorder, OthersReadOnlyWhatTheyAreMeantTo) {
+  Folder folder;
+  auto mode = [&](const std::string& name) {
+    return static_cast<unsigned>(std::filesystem::status(folder.file(name)).permissions());
+  };
+  Recorder::open(folder.file("new"), "worker-2").or_throw();
+  Recorder::open(folder.file("shared"), "worker-2", 0644).or_throw();
+  EXPECT_EQ(mode("new"), 0700U);
+  EXPECT_EQ(mode("new/worker-2.jsonl"), 0600U);
+  EXPECT_EQ(mode("shared"), 0755U);
+  EXPECT_EQ(mode("shared/worker-2.jsonl"), 0644U);
 }
 
 }  // namespace

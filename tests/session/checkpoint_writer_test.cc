@@ -175,7 +175,7 @@ bool in_child(const std::function<bool()>& body) {
 /// A disk of 512 KiB at `dir` for this process only, or at least files of at most that size.
 void make_small_disk(const std::string& dir) {
   if (unshare(CLONE_NEWNS) == 0 && mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-      mount("pliant-test", dir.c_str(), "tmpfs", 0, "size=512k") == 0)
+      mount("pliant-test", dir.c_str(), "tmpfs", 0, "size=512k,mode=0700") == 0)
     return;
   std::puts("no mount allowed: a limit on the size of files instead");
   signal(SIGXFSZ, SIG_IGN);

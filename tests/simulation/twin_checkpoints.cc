@@ -100,7 +100,8 @@ Result<Checkpoint> CheckpointFolder::read(std::uint64_t step) const {
 
 std::uint64_t CheckpointFolder::begin_lineage(std::uint64_t after) { return lineage_ = std::max(lineage_, after) + 1; }
 
-std::unique_ptr<session::CheckpointSink> TwinCheckpoints::writer(const std::string& /*dir*/, int keep) {
+std::unique_ptr<session::CheckpointSink> TwinCheckpoints::writer(const std::string& /*dir*/, int keep,
+                                                                 mode_t /*mode*/) {
   return std::make_unique<Writer>(process_, keep);
 }
 

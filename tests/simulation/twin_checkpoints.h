@@ -33,7 +33,7 @@ class CheckpointFolder {
 class TwinCheckpoints final : public session::CheckpointStorage {
  public:
   explicit TwinCheckpoints(Process& process) : process_(process) {}
-  std::unique_ptr<session::CheckpointSink> writer(const std::string& dir, int keep) override;
+  std::unique_ptr<session::CheckpointSink> writer(const std::string& dir, int keep, mode_t mode) override;
   Result<session::Checkpoint> read(const std::string& dir, std::uint64_t step) override;
   Result<session::Checkpoint> newest(const std::string& dir) override;
   Result<std::uint64_t> begin_lineage(const std::string& dir, std::uint64_t after) override;
