@@ -35,7 +35,8 @@ std::vector<std::string> own_environment();
 /// PLIANT_SEED, PLIANT_THREADS and PLIANT_NOTE. OMP_NUM_THREADS and its like follow PLIANT_THREADS unless the user
 /// set them. GLIBC_TUNABLES makes malloc keep freed memory for the next step, unless the user chose how malloc behaves.
 /// On a host of several also PLIANT_HOST, PLIANT_SECRET_FILE and, where the user chose them, PLIANT_INTERFACE,
-/// PLIANT_PORTS, PLIANT_STORE and PLIANT_NETWORK. On one host PLIANT_DECISIONS, the directory that decides which view follows.
+/// PLIANT_PORTS, PLIANT_STORE and PLIANT_NETWORK. On one host PLIANT_DECISIONS, the directory that decides which view
+/// follows.
 std::vector<std::string> environment_of(std::uint64_t id, const WorkerEnv& wanted,
                                         const std::vector<std::string>& inherited);
 
