@@ -150,7 +150,8 @@ Engine::Moved Engine::conclude(Work& work) {
     if (!all_have(work, everybody_, &Channel::reduced, target)) return Moved::no;
     add_measured(work);
     work.everywhere_ = true;
-    bool told = channel.own->shape.memory == Memory::plain;  // with the last chunk
+    // With the last chunk of plain memory, or with a later use that was seen everywhere before this one was looked at.
+    bool told = channel.own->copied.load(std::memory_order_relaxed) >= target;
     if (bridge_ && !work.confirmed_later_ && !told) publish(channel, Counter::copied, target, work.use_);
   }
   if (bridge_ && !work.confirmed_later_ && !all_have(work, everybody_, &Channel::copied, target)) return Moved::no;
@@ -313,8 +314,8 @@ Engine::Moved Engine::advance_plain(Work& work) {
       end_crossing(work);
       moved = true;
     }
-    if (auto c = work.copied_out_;
-        c < work.reduced_ && least_is(work, neighbours_, &Channel::reduced, work.base_ + c + 1)) {
+    if (auto c = work.copied_out_; c < work.reduced_ && is_next(channel.own->copied, c) &&
+                                   least_is(work, neighbours_, &Channel::reduced, work.base_ + c + 1)) {
       copy_out(work, c);
       work.copied_out_ = c + 1;
       publish(channel, Counter::copied, work.base_ + c + 1, work.use_);
