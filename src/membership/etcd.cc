@@ -117,34 +117,37 @@ void Etcd::begin(EtcdQuestion question, std::string body, Done done) {
 
 /// Whoever has a user's name gets a token for it first.
 void Etcd::attempt(std::uint64_t number) {
+  if (!login_.user.empty() && token_.empty()) return log_in(number);
   auto& operation = operations_.at(number);
-  bool logs_in = !login_.user.empty() && token_.empty();
-  operation.asked = !logs_in;
+  operation.asked = true;
   net::HttpRequest request{
       "POST", etcd_path(operation.question), operation.body, {{"Content-Type", "application/json"}}};
-  if (logs_in) {
-    request.path = kEtcdLoginPath;
-    request.body = etcd_login(login_);
-  } else if (!token_.empty()) {
-    request.headers.emplace_back("Authorization", token_);
-  }
+  if (!token_.empty()) request.headers.emplace_back("Authorization", token_);
   operation.call = std::make_unique<net::HttpCall>(
       loop_, servers_[operation.server], request,
-      [this, number, logs_in](Result<net::HttpAnswer> told) {
-        logs_in ? logged_in(number, std::move(told)) : answered(number, std::move(told));
-      },
-      patience_);
+      [this, number](Result<net::HttpAnswer> told) { answered(number, std::move(told)); }, patience_);
+}
+
+/// Only one at a time: passwords cost a server time by design.
+void Etcd::log_in(std::uint64_t number) {
+  auto& operation = operations_.at(number);
+  operation.asked = false;
+  if (std::exchange(logging_in_, true)) return waiting_.push_back(number);
+  net::HttpRequest request{"POST", kEtcdLoginPath, etcd_login(login_), {{"Content-Type", "application/json"}}};
+  operation.call = std::make_unique<net::HttpCall>(
+      loop_, servers_[operation.server], request,
+      [this, number](Result<net::HttpAnswer> told) { logged_in(number, std::move(told)); }, kLoginFactor * patience_);
 }
 
 void Etcd::logged_in(std::uint64_t number, Result<net::HttpAnswer> told) {
+  logging_in_ = false;
+  auto token = told.ok() ? understand_etcd_login(told.value()) : told.error();
+  if (token.ok()) token_ = std::move(token).value();
+  for (auto other : std::exchange(waiting_, {})) attempt(other);
+  if (token.ok()) return attempt(number);
   if (!told.ok()) return ended(number, told.error());
-  auto token = understand_etcd_login(told.value());
-  if (!token.ok()) {
-    auto words = fmt::format("user '{}' is not let in: {}", login_.user, token.error().message);
-    return ended(number, named(number, {token.error().code, std::move(words)}));
-  }
-  token_ = std::move(token).value();
-  attempt(number);
+  auto words = fmt::format("user '{}' is not let in: {}", login_.user, token.error().message);
+  ended(number, named(number, {token.error().code, std::move(words)}));
 }
 
 void Etcd::answered(std::uint64_t number, Result<net::HttpAnswer> told) {

@@ -22,6 +22,8 @@ class Etcd final : public Store {
  public:
   /// With one server. A healthy one needs milliseconds, the time that a disk takes.
   static constexpr std::chrono::milliseconds kPatience{500};
+  /// So many times as long for a token: a server takes a tenth of a second of computing to check a password.
+  static constexpr int kLoginFactor = 10;
 
   /// REQUIRES: some servers.
   Etcd(net::Loop& loop, std::vector<net::HttpServer> servers, std::string prefix,
@@ -49,6 +51,7 @@ class Etcd final : public Store {
   };
   void begin(EtcdQuestion question, std::string body, Done done);
   void attempt(std::uint64_t number);
+  void log_in(std::uint64_t number);
   void logged_in(std::uint64_t number, Result<net::HttpAnswer> told);
   void answered(std::uint64_t number, Result<net::HttpAnswer> told);
   void ended(std::uint64_t number, Result<EtcdAnswer> answer);
@@ -60,8 +63,10 @@ class Etcd final : public Store {
   const std::string prefix_;
   const std::chrono::milliseconds patience_;
   const EtcdLogin login_;
-  std::string token_;     // that a server has given for it; empty: none, or not any more
-  std::size_t good_ = 0;  // the server that answered last
+  std::string token_;  // that a server has given for it; empty: none, or not any more
+  bool logging_in_ = false;
+  std::vector<std::uint64_t> waiting_;  // operations, for the token
+  std::size_t good_ = 0;                // the server that answered last
   std::map<std::uint64_t, Operation> operations_;
   std::uint64_t next_ = 0;
   std::shared_ptr<void> alive_ = std::make_shared<int>();  // shared: what was posted looks whether it is gone

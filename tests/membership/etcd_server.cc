@@ -51,6 +51,7 @@ std::vector<std::string> command(const std::string& folder, const std::string& c
           "--listen-peer-urls=http://127.0.0.1:0",
           "--initial-advertise-peer-urls=" + kUnused,
           "--initial-cluster=" + name_of(folder) + "=" + kUnused,
+          "--bcrypt-cost=4",  // passwords shall not cost a busy machine more than they must
           "--logger=zap",
           "--log-outputs=stderr"};
 }

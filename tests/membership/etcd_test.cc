@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <future>
 #include <memory>
 #include <thread>
@@ -322,6 +323,36 @@ TEST(EtcdNonsense, WhatTheServerSaysIsToldOn) {
   ASSERT_FALSE(refused.ok());
   EXPECT_EQ(refused.error().code, Code::io);
   EXPECT_EQ(refused.error().message, full.endpoint().text() + ": no space");
+}
+
+// ---- users ----
+
+TEST(EtcdLogin, OneTokenServesAllWhoWaitForIt) {
+  std::atomic<int> logins = 0, questions = 0;
+  ScriptedServer server([&](const Fd& socket) {
+    auto request = net::hear_request(socket);
+    bool login = request.find("/v3/auth/authenticate") != std::string::npos;
+    bool known = request.find("Authorization: the-token\r\n") != std::string::npos;
+    ++(login ? logins : questions);
+    std::string body = login ? R"({"header":{"revision":"1"},"token":"the-token"})" : R"({"header":{"revision":"1"}})";
+    if (login || known) net::say(socket, "HTTP/1.1 200 OK\r\n\r\n" + body);
+  });
+  net::LoopThread place;
+  std::unique_ptr<Store> store;
+  auto good = place.outcome_of<int>([&](auto done) {
+    store = std::make_unique<Etcd>(place.loop(), std::vector<net::HttpServer>{server.endpoint()}, "/test/", kLong,
+                                   EtcdLogin{"me", "secret"});
+    auto left = std::make_shared<int>(5), fine = std::make_shared<int>(0);
+    for (int i = 0; i < 5; ++i)
+      store->read("key", [=](const Result<Entry>& entry) {
+        *fine += entry.ok();
+        if (--*left == 0) done(*fine);
+      });
+  });
+  EXPECT_EQ(good, 5);
+  EXPECT_EQ(logins, 1);
+  EXPECT_EQ(questions, 5);
+  place.do_there([&] { store.reset(); });
 }
 
 // ---- lifetimes ----
