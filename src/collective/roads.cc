@@ -60,7 +60,7 @@ Roads::~Roads() {
 std::string Roads::objection_to(const net::Introduction& who) const {
   if (who.purpose != net::Purpose::data || who.to != self_) return "a call for somebody else";
   if (who.from <= self_ || who.from == kNobody) return "a call from the wrong side";
-  if (offenders_.contains(who.from)) return "a call of somebody who has broken a rule";
+  if (limits_.offenders.contains(who.from)) return "a call of somebody who has broken a rule";
   if (who.protection != protection_of(who.lane % kLaneNumbers)) return "a call with another protection than this job's";
   auto road = roads_.find(who.from);
   if (road != roads_.end() && road->second.forgotten) return "a call of somebody who is known to be dead";
@@ -74,8 +74,8 @@ net::Protection Roads::protection_of(std::uint32_t lane) const {
 }
 
 bool Roads::is_crowded() const {
-  auto unexpected = std::ranges::count_if(roads_, [](const auto& road) { return !road.second.expected; });
-  return offenders_.size() + static_cast<std::size_t>(unexpected) >= options_.most_unexpected;
+  auto unexpected = std::ranges::count_if(roads_, [](const auto& road) { return road.second.member.endpoint.empty(); });
+  return limits_.offenders.size() + static_cast<std::size_t>(unexpected) >= options_.most_unexpected;
 }
 
 void Roads::admit(net::Guest guest) {
@@ -93,11 +93,10 @@ void Roads::admit(net::Guest guest) {
 // ---- calling ----
 
 void Roads::expect(const wire::Member& member) {
-  if (offenders_.contains(member.id)) return events_.on_lost(member.id, "it has broken a rule before");
+  if (limits_.offenders.contains(member.id)) return events_.on_lost(member.id, "it has broken a rule before");
   auto& road = roads_[member.id];
   if (road.forgotten && member.pid != road.member.pid) road = Road{};  // it comes back as another process
   road.member = member;
-  road.expected = true;
   if (road.forgotten || road.connected) return;
   road.calls = member.id < self_;
   road.missed_since = clock_.now();
@@ -167,7 +166,7 @@ void Roads::lose(std::uint64_t id, const std::string& how) {
 }
 
 void Roads::leave_behind(std::uint64_t id, const std::string& what) {
-  if (!offenders_.insert(id).second) return;
+  if (!limits_.offenders.add(id)) return;
   log::warn("worker {} has broken a rule: it sent {}. It is left behind, and not let in again", id, what);
   bool was_connected = roads_[id].connected;
   forget(id);
@@ -220,16 +219,12 @@ Status Roads::on_frame(std::uint64_t from, const FrameHeader& header, std::byte*
   if (header.kind != kLetter) return {};
   auto message = wire::decode({reinterpret_cast<const std::uint8_t*>(bytes), header.bytes});
   if (!message.ok()) return malformed("a letter that cannot be read: " + message.error().message);
-  if (waiting_.size() > wire::kMaxMembers)  // of workers that are long gone
-    std::erase_if(waiting_, [](const auto& entry) { return *entry.second == 0; });
-  auto& waiting = waiting_[from];
-  if (!waiting) waiting = std::make_shared<std::atomic<std::size_t>>(0);  // shared: with what was posted
-  if (waiting->fetch_add(header.bytes) + header.bytes > kMostLetters)
-    return malformed(fmt::format("letters of more than {} bytes at once", kMostLetters));
-  loop_.post([this, alive = std::weak_ptr(alive_), from, waiting, size = header.bytes,
+  if (!limits_.unread.fits(from, header.bytes))
+    return malformed(fmt::format("letters of more than {} bytes at once", Unread::kMost));
+  loop_.post([this, alive = std::weak_ptr(alive_), from, unread = limits_.unread.add(from, header.bytes),
               letter = std::move(message).value()]() mutable {
-    waiting->fetch_sub(size);
-    if (alive.lock() && !offenders_.contains(from)) events_.on_letter(from, std::move(letter));
+    unread.read();
+    if (alive.lock() && !limits_.offenders.contains(from)) events_.on_letter(from, std::move(letter));
   });
   return {};
 }

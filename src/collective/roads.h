@@ -4,7 +4,6 @@
 // Threads: everything on the loop's, except streams().
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "collective/peer_limits.h"
 #include "collective/streams.h"
 #include "net/gate.h"
 #include "net/loop.h"
@@ -49,9 +49,6 @@ class Roads final : public FrameSink {
   static constexpr std::chrono::milliseconds kBeat{50};
   static constexpr std::chrono::milliseconds kRetry{100};
   static constexpr int kAbsence = 2;  ///< who is expected and not reached for so many times the silence is lost too
-  /// Bytes of one worker's letters that have come and were not looked at yet. A worker says little, and the loop takes
-  /// its letters as they come: whoever has sent so much more does nothing else.
-  static constexpr std::size_t kMostLetters = 64 << 20;
 
   Roads(net::Loop& loop, std::string job, std::uint64_t self, HostsOptions options, RoadEvents events);
   ~Roads() override;
@@ -79,8 +76,8 @@ class Roads final : public FrameSink {
 
  private:
   struct Road {
-    wire::Member member;
-    bool calls = false;  // from here
+    wire::Member member;  // without an endpoint: nobody has told of it
+    bool calls = false;   // from here
     std::uint32_t attempt = 0;
     std::map<std::uint32_t, std::unique_ptr<net::Call>> calling;  // by lane
     std::set<std::uint32_t> lanes;                                // that stand
@@ -111,9 +108,7 @@ class Roads final : public FrameSink {
   std::map<std::uint64_t, Road> roads_;
   std::uint64_t view_ = 0;
   std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);  // shared: with what was posted and not run yet
-  std::set<std::uint64_t> offenders_;                           // those who have broken a rule
-  std::map<std::uint64_t, std::shared_ptr<std::atomic<std::size_t>>>
-      waiting_;  // bytes of letters; the streams' thread's
+  PeerLimits limits_;
   std::unique_ptr<Streams> streams_;
   std::unique_ptr<net::Gate> gate_;
   net::Loop::Timer timer_;

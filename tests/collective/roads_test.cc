@@ -208,7 +208,7 @@ TEST(Roads, LettersThatNobodyReadsAreBounded) {
   high.on_loop([](Roads& roads) {
     wire::ViewNotice view;
     view.members.resize(wire::kMaxMembers, {1, 1, std::string(60, 'a'), std::string(90, 'h'), std::string(60, 'e')});
-    for (std::size_t bytes = 0; bytes < Roads::kMostLetters + (8 << 20); bytes += 120'000)
+    for (std::size_t bytes = 0; bytes < Unread::kMost + (8 << 20); bytes += 120'000)
       roads.send(1, wire::InForce{1, view});
   });
   ASSERT_TRUE(high.wait_lost(1));

@@ -201,7 +201,7 @@ TEST(HttpCall, NobodyIsCalledBackAfterItsEnd) {
   auto never = [](const Result<HttpAnswer>&) { ADD_FAILURE() << "it is gone"; };
   place.do_there([&] {
     HttpCall good(place.loop(), server.endpoint(), {}, never);
-    HttpCall bad(place.loop(), {"nowhere", 1}, {}, never);
+    HttpCall bad(place.loop(), Endpoint{"nowhere", 1}, {}, never);
     HttpCall late(place.loop(), server.endpoint(), {}, never, 1ms);
   });
   for (int i = 0; i < 10; ++i) place.do_there([] { std::this_thread::sleep_for(1ms); });
