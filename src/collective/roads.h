@@ -81,7 +81,6 @@ class Roads final : public FrameSink {
     std::uint32_t attempt = 0;
     std::map<std::uint32_t, std::unique_ptr<net::Call>> calling;  // by lane
     std::set<std::uint32_t> lanes;                                // that stand
-    bool expected = false;                                        // somebody who is believed has told of it
     bool connected = false;
     bool forgotten = false;
     Nanos missed_since{0};  // it is expected, and not there; 0: nobody waits, or that was told

@@ -1,6 +1,8 @@
 // A bridge whose peers are whoever calls it: frames are handed to it as the streams' thread would.
 #pragma once
 
+#include <sys/mman.h>
+
 #include <cstring>
 #include <memory>
 #include <string>
@@ -24,11 +26,11 @@ class LoneBridge {
     team_.view_hash = kView;
     topology_ = topology_of({"a", "b", "c", "c"});
     BridgeEvents events{[this] { ++nudges_; }, [this] { return over_; }};
-    bridge_ = std::make_unique<Bridge>(team_, topology_, streams_, *own_, std::move(events));
+    bridge_ = std::make_unique<Bridge>(team_, topology_, streams_, own(), std::move(events));
   }
 
   Bridge& bridge() { return *bridge_; }
-  Control& own() { return *own_; }
+  Control& own() { return *reinterpret_cast<Control*>(own_.data()); }
   const Topology& topology() const { return topology_; }
   void end_view() { over_ = true; }
   int nudges() const { return nudges_; }
@@ -44,15 +46,15 @@ class LoneBridge {
   }
   /// This rank describes a channel.
   CrossingPlan describe(const std::string& name, std::size_t bytes, Memory memory = Memory::registered) {
-    auto index = own_->channels.load();
-    fill(own_->channel[index], name, bytes, memory);
+    auto index = own().channels.load();
+    fill(own().channel[index], name, bytes, memory);
     auto ring = ring_for(bytes, 4);
     auto plan =
         memory == Memory::plain
             ? CrossingPlan::of_plain(stripes_for(ring.chunk * static_cast<std::size_t>(ring.slots), 1, 6), ring, bytes)
             : CrossingPlan::of_registered(stripes_for(bytes, 1, 6), 0, bytes);
-    own_->channels.store(index + 1);
-    bridge_->announce(index, own_->channel[index], plan);
+    own().channels.store(index + 1);
+    bridge_->announce(index, own().channel[index], plan);
     return plan;
   }
 
@@ -81,9 +83,16 @@ class LoneBridge {
   }
 
  private:
+  /// Pages that nobody touches do not exist: fuzzers make many of these.
+  static net::Mapping sparse_control() {
+    void* at = mmap(nullptr, sizeof(Control), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    PLIANT_ASSERT(at != MAP_FAILED);
+    return {at, sizeof(Control)};
+  }
+
   Team team_;
   Topology topology_;
-  std::unique_ptr<Control> own_ = std::make_unique<Control>();
+  net::Mapping own_ = sparse_control();
   Streams streams_{[](std::uint64_t, const std::string&) {}};
   std::vector<std::byte> lane_buffer_;
   bool over_ = false;
