@@ -142,7 +142,7 @@ void Etcd::log_in(std::uint64_t number) {
 void Etcd::logged_in(std::uint64_t number, Result<net::HttpAnswer> told) {
   logging_in_ = false;
   auto token = told.ok() ? understand_etcd_login(told.value()) : told.error();
-  if (token.ok()) token_ = std::move(token).value();
+  if (token.ok()) token_ = token.value();
   for (auto other : std::exchange(waiting_, {})) attempt(other);
   if (token.ok()) return attempt(number);
   if (!told.ok()) return ended(number, told.error());
