@@ -58,7 +58,7 @@ class Gate::Impl : public std::enable_shared_from_this<Impl> {
        GateOptions options)
       : loop_(loop),
         listener_(std::move(listener)),
-        secret_(secret),
+        secret_(std::move(secret)),
         job_(std::move(job)),
         on_guest_(std::move(on_guest)),
         options_(std::move(options)) {}
@@ -254,7 +254,7 @@ void Gate::Impl::drop_the_late() {
 
 Gate::Gate(Loop& loop, Fd listener, Secret secret, std::string job, std::function<void(Guest)> on_guest,
            GateOptions options)
-    : impl_(std::make_shared<Impl>(loop, std::move(listener), secret, std::move(job), std::move(on_guest),
+    : impl_(std::make_shared<Impl>(loop, std::move(listener), std::move(secret), std::move(job), std::move(on_guest),
                                    std::move(options))) {
   impl_->open();
 }
